@@ -1,0 +1,145 @@
+"""What a handler is given beside its message: who it is, how long it has, and whether to go on."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from towpath import limits
+from towpath.errors import Aborted, AbortReason
+from towpath.message import ABSENT, Clock, JsonValue, NewMessage, PublishResult
+from towpath.validation import json_fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What one heartbeat reports. ``checkpoint`` is ``ABSENT`` when the heartbeat leaves the last one as it is."""
+
+    percent: float | None = None
+    note: str = ""
+    checkpoint: JsonValue = ABSENT
+
+
+class AbortSignal:
+    """Tells one running handler to stop. The first reason stands; setting it again changes nothing. Thread-safe."""
+
+    __slots__ = ("_lock", "_reason")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reason: AbortReason | None = None
+
+    @property
+    def reason(self) -> AbortReason | None:
+        """Why the handler must stop, or ``None`` while it may go on."""
+        return self._reason
+
+    def set(self, reason: AbortReason) -> None:
+        """Ask the handler to stop."""
+        with self._lock:
+            if self._reason is None:
+                self._reason = reason
+
+
+class Log(Protocol):
+    """The part of ``logging.LoggerAdapter`` that a handler is promised."""
+
+    def debug(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log at level DEBUG."""
+
+    def info(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log at level INFO."""
+
+    def warning(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log at level WARNING."""
+
+    def error(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log at level ERROR."""
+
+    def exception(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log at level ERROR with the current exception."""
+
+
+Publish = Callable[[str, Sequence[NewMessage]], list[PublishResult]]
+
+
+class Beat(Protocol):
+    """Renews a running delivery's lease and keeps its progress; answers whether the handler may go on."""
+
+    def __call__(self, progress: Progress) -> bool:
+        """Report ``progress``; ``False`` when the lease is lost or the delivery cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The delivery that a handler works on. ``deadline`` is aware, in UTC; ``checkpoint`` is what an earlier
+    attempt saved by ``heartbeat``, or ``None``.
+    """
+
+    subscription: str
+    delivery_id: str
+    attempt: int
+    max_attempts: int
+    is_replay: bool
+    correlation_id: str
+    deadline: datetime | None
+    checkpoint: JsonValue
+    log: Log
+    _abort: AbortSignal
+    _beat: Beat
+    _publish: Publish
+    _clock: Clock
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the handler should stop; ``check()`` raises when it should."""
+        return self._abort.reason is not None
+
+    @property
+    def abort_reason(self) -> AbortReason | None:
+        """``cancelled``, ``lease_lost``, ``max_processing``, ``shutdown``, or ``None`` while the handler may go on."""
+        return self._abort.reason
+
+    def check(self) -> None:
+        """Raise ``Aborted`` when the lease is lost, the delivery cancelled, or the worker shuts down."""
+        reason = self._abort.reason
+        if reason is not None:
+            raise Aborted(reason)
+
+    def remaining(self) -> timedelta | None:
+        """The time until ``deadline``, never negative; ``None`` when there is no deadline."""
+        return None if self.deadline is None else max(timedelta(0), self.deadline - self._clock())
+
+    def heartbeat(self, *, percent: float | None = None, note: str = "", checkpoint: JsonValue = ABSENT) -> bool:
+        """Renew the lease and report progress; answers whether to go on.
+
+        ``percent`` is 0 to 100, ``note`` at most 500 characters, ``checkpoint`` any JSON of at most 4,000 bytes,
+        given back as ``context.checkpoint`` on the next attempt by transports with the capability
+        ``keeps_progress``. Raises ``ValueError`` at once when one is out of range. On Lambda it makes no call.
+        """
+        if percent is not None and not 0 <= percent <= 100:
+            raise ValueError(f"percent must be 0 to 100, not {percent}")
+        if len(note) > limits.NOTE_LENGTH:
+            raise ValueError(f"note must be at most {limits.NOTE_LENGTH} characters, not {len(note)}")
+        if checkpoint is not ABSENT:
+            _check_checkpoint(checkpoint)
+        if self.aborted:
+            return False
+        return self._beat(Progress(percent=percent, note=note, checkpoint=checkpoint)) and not self.aborted
+
+    def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
+        """Publish as part of handling: correlation is carried on, and causation is this message's id."""
+        return self._publish(topic, messages)
+
+
+def _check_checkpoint(checkpoint: JsonValue) -> None:
+    problem = json_fault(checkpoint)
+    if problem is not None:
+        raise ValueError(f"checkpoint is not JSON: {problem}")
+    size = len(json.dumps(checkpoint, separators=(",", ":"), ensure_ascii=False).encode())
+    if size > limits.CHECKPOINT_BYTES:
+        raise ValueError(f"checkpoint must be at most {limits.CHECKPOINT_BYTES} bytes of JSON, not {size}")

@@ -1,0 +1,216 @@
+"""Run a handler for one delivery and decide, by the retry rules, what becomes of the delivery."""
+
+from __future__ import annotations
+
+import random as system_random
+import traceback
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from logging import Logger, LoggerAdapter
+from typing import Any, Protocol
+
+from towpath import limits
+from towpath.backoff import Random, clamp
+from towpath.context import AbortSignal, Beat, Context, Publish
+from towpath.envelope import Origin, decode
+from towpath.errors import (
+    Aborted,
+    FatalError,
+    InvalidEnvelope,
+    InvalidPayload,
+    TransientError,
+    UnsupportedSchema,
+)
+from towpath.handler import Handler
+from towpath.message import Clock, Message, NewMessage, PublishResult, utc_now
+from towpath.outcome import Complete, DeadLetter, Outcome, Retry
+from towpath.payload import Convert
+from towpath.settlement import (
+    Completion,
+    DeadLettering,
+    Decision,
+    Delivery,
+    Discard,
+    Failure,
+    Forfeit,
+    Release,
+    Retrial,
+    SubscriptionPolicy,
+)
+
+
+class RunAsync(Protocol):
+    """Runs a coroutine to its end on an event loop of the calling thread, as ``asyncio.Runner.run`` does."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, Any], /) -> Any:
+        """The coroutine's result, or what it raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """How one running delivery is steered from outside: told to stop, kept alive, bounded in time."""
+
+    abort: AbortSignal
+    beat: Beat
+    deadline: datetime | None
+    run_async: RunAsync
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatcher:
+    """Handles the deliveries of one subscription. Holds no state, so any number of threads may share one."""
+
+    policy: SubscriptionPolicy
+    handler: Handler
+    convert: Convert
+    publish: Publish
+    log: Logger
+    clock: Clock = utc_now
+    random: Random = system_random.random
+
+    def dispatch(self, delivery: Delivery, control: Control, settle: Callable[[Decision], None]) -> None:
+        """Run the handler for ``delivery`` and hand the decision to ``settle``, exactly once.
+
+        What is no ``Exception`` (``KeyboardInterrupt``, ``SystemExit``) releases the delivery and passes through.
+        """
+        try:
+            decision = self.decide(delivery, control)
+        except BaseException:
+            settle(Release(delivery=delivery))
+            raise
+        settle(decision)
+
+    def decide(self, delivery: Delivery, control: Control) -> Decision:
+        """Read the body, run the handler, and say what becomes of the delivery. Nothing is settled here."""
+        if delivery.attempt >= self.policy.max_attempts + limits.RECEIVE_GUARD_EXTRA:
+            failure = Failure(type="ReceiveGuard", message=f"received {delivery.attempt} times, never settled")
+            return DeadLettering(delivery=delivery, reason="MaxAttemptsExceeded", failure=failure)
+        try:
+            message = decode(delivery.body, self._origin(delivery))
+            if message.expires_at is not None and message.expires_at <= self.clock():
+                return Discard(delivery=delivery, reason="Expired")
+            typed = replace(message, payload=self.convert(message.payload))
+        except (InvalidEnvelope, UnsupportedSchema, InvalidPayload) as error:
+            return _unreadable(delivery, error)
+        return self._run(delivery, typed, control)
+
+    def _origin(self, delivery: Delivery) -> Origin:
+        return Origin(
+            message_id=delivery.message_id,
+            topic=delivery.topic,
+            received_at=delivery.received_at,
+            attributes=delivery.attributes,
+            accept_foreign=self.policy.accept_foreign,
+        )
+
+    def _run(self, delivery: Delivery, message: Message[Any], control: Control) -> Decision:
+        context = self._context(delivery, message, control)
+        try:
+            returned = self.handler.function(message, context)
+            if self.handler.is_async:
+                returned = control.run_async(returned)
+        except Aborted as aborted:
+            return self._aborted(delivery, control.abort.reason or aborted.reason)
+        except Exception as error:  # noqa: BLE001 - the one place where a handler's errors become outcomes
+            return self._unless_stopping(self._raised(delivery, error), control)
+        return self._unless_stopping(self._returned(delivery, returned), control)
+
+    def _context(self, delivery: Delivery, message: Message[Any], control: Control) -> Context:
+        ids = {
+            "subscription": delivery.subscription,
+            "delivery_id": delivery.id,
+            "message_id": message.id,
+            "correlation_id": message.correlation_id,
+            "attempt": delivery.attempt,
+        }
+        return Context(
+            subscription=delivery.subscription,
+            delivery_id=delivery.id,
+            attempt=delivery.attempt,
+            max_attempts=self.policy.max_attempts,
+            is_replay=delivery.is_replay,
+            correlation_id=message.correlation_id,
+            deadline=control.deadline,
+            checkpoint=delivery.checkpoint,
+            log=LoggerAdapter(self.log, ids),
+            _abort=control.abort,
+            _beat=control.beat,
+            _publish=_caused_by(message, self.publish),
+            _clock=self.clock,
+        )
+
+    def _aborted(self, delivery: Delivery, reason: str) -> Decision:
+        if reason == "shutdown":
+            return Release(delivery=delivery)
+        if reason == "max_processing":
+            limit = f"ran longer than max_processing_seconds = {self.policy.max_processing_seconds:g}"
+            return self._retry(delivery, None, Failure(type="MaxProcessingExceeded", message=limit))
+        return Forfeit(delivery=delivery)
+
+    def _unless_stopping(self, decision: Decision, control: Control) -> Decision:
+        """On shutdown only a success stands: a handler cut short may fail for no reason of its own."""
+        if control.abort.reason == "shutdown" and not isinstance(decision, Completion):
+            return Release(delivery=decision.delivery)
+        return decision
+
+    def _raised(self, delivery: Delivery, error: Exception) -> Decision:
+        failure = _failure(error)
+        if isinstance(error, FatalError):
+            return DeadLettering(delivery=delivery, reason=str(error) or "FatalError", failure=failure)
+        after = error.after if isinstance(error, TransientError) else None
+        return self._retry(delivery, after, failure)
+
+    def _returned(self, delivery: Delivery, returned: Outcome | object | None) -> Decision:
+        match returned:
+            case None | Complete():
+                return Completion(delivery=delivery)
+            case Retry(reason=reason, after=after):
+                return self._retry(delivery, after, Failure(type="Retry", message=reason))
+            case DeadLetter(reason=reason):
+                return DeadLettering(delivery=delivery, reason=reason)
+            case _:
+                problem = (
+                    f"the handler returned a {type(returned).__name__}; "
+                    "return Complete(), Retry(), DeadLetter() or None"
+                )
+                return self._retry(delivery, None, Failure(type="InvalidOutcome", message=problem))
+
+    def _retry(self, delivery: Delivery, after: timedelta | float | None, failure: Failure) -> Decision:
+        if delivery.attempt >= self.policy.max_attempts:
+            return DeadLettering(delivery=delivery, reason="MaxAttemptsExceeded", failure=failure)
+        backoff = self.policy.backoff
+        delay = backoff.delay(delivery.attempt, self.random) if after is None else clamp(after)
+        return Retrial(delivery=delivery, delay=delay, failure=failure)
+
+
+def _unreadable(delivery: Delivery, error: InvalidEnvelope | UnsupportedSchema | InvalidPayload) -> DeadLettering:
+    """A body that no attempt can ever read; the error's text names fields, never their values."""
+    name = type(error).__name__
+    return DeadLettering(delivery=delivery, reason=name, failure=Failure(type=name, message=str(error)))
+
+
+def _failure(error: Exception) -> Failure:
+    return Failure(
+        type=type(error).__qualname__,
+        message=str(error),
+        traceback="".join(traceback.format_exception(error)),
+    )
+
+
+def _caused_by(message: Message[Any], publish: Publish) -> Publish:
+    """``publish`` for use inside the handling of ``message``: carries its correlation and trace on."""
+
+    def published(topic: str, messages: Sequence[NewMessage]) -> list[PublishResult]:
+        caused = [
+            replace(
+                new,
+                causation_id=new.causation_id or message.id,
+                correlation_id=new.correlation_id or message.correlation_id,
+                traceparent=new.traceparent or message.traceparent,
+            )
+            for new in messages
+        ]
+        return publish(topic, caused)
+
+    return published

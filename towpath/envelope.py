@@ -1,0 +1,308 @@
+"""The wire form of a message: building, measuring and reading the envelope ``towpath/1``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from towpath import limits
+from towpath.errors import InvalidEnvelope, UnsupportedSchema
+from towpath.message import (
+    ABSENT,
+    AttributeValue,
+    Clock,
+    JsonValue,
+    Message,
+    NewMessage,
+    PayloadRef,
+    PublishError,
+    RandomBytes,
+    format_time,
+    is_message_id,
+    new_message_id,
+)
+from towpath.validation import first_fault, ref_fault
+
+_TOPIC = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
+
+
+def is_topic_name(text: str) -> bool:
+    """Lower-case words joined by one of ``.``, ``-``, ``_``, at most 200 characters."""
+    return len(text) <= limits.TOPIC_NAME_LENGTH and _TOPIC.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A message that keeps the contract, and the body that goes over the wire for it."""
+
+    message: Message[JsonValue]
+    body: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where time and ids come from, so that a test can say what they are."""
+
+    clock: Clock
+    random_bytes: RandomBytes
+
+
+# --- Publishing ------------------------------------------------------------------------------------------------
+
+
+def prepare(topic: str, new: NewMessage, max_bytes: int, sources: Sources) -> Prepared | PublishError:
+    """Check ``new`` against the contract (the first fault wins), fill its defaults, and encode it.
+
+    ``max_bytes`` is the topic's limit on envelope plus attributes, in bytes. Nothing is sent or changed here.
+    """
+    fault = first_fault(new)
+    if fault is not None:
+        return fault
+    now = sources.clock()
+    message_id = new.id if new.id is not None else new_message_id(now, sources.random_bytes)
+    message: Message[JsonValue] = Message(
+        id=message_id,
+        topic=topic,
+        payload=new.payload,
+        payload_ref=new.payload_ref,
+        partition_key=new.partition_key,
+        attributes={name: _stored(value) for name, value in new.attributes.items()},
+        correlation_id=new.correlation_id if new.correlation_id is not None else message_id,
+        causation_id=new.causation_id,
+        traceparent=new.traceparent,
+        published_at=now.replace(microsecond=now.microsecond // 1000 * 1000),
+        deliver_after=new.deliver_after,
+        expires_at=new.expires_at,
+    )
+    try:
+        body = encode(message)
+        encoded = body.encode()
+    except (ValueError, RecursionError) as error:  # surrogates, or an integer beyond what Python writes
+        return PublishError(code="InvalidPayload", message=f"the payload cannot be written as JSON: {error}")
+    size = len(encoded) + attributes_bytes(message.attributes)
+    limit = min(max_bytes, limits.MAX_MESSAGE_BYTES)
+    if size > limit:
+        return PublishError(
+            code="PayloadTooLarge",
+            message=f"the message is {size:,} bytes with its attributes, {size - limit:,} over the topic's limit of "
+            f"{limit:,}; store the payload elsewhere and publish a claim check (payload_ref)",
+        )
+    return Prepared(message=message, body=body, size_bytes=size)
+
+
+def encode(message: Message[JsonValue]) -> str:
+    """The canonical envelope: sorted keys, no blanks, absent optionals left out."""
+    record: dict[str, JsonValue] = {
+        "schema": limits.SCHEMA,
+        "id": message.id,
+        "topic": message.topic,
+        "correlation_id": message.correlation_id,
+        "published_at": format_time(message.published_at),
+    }
+    if message.payload is not ABSENT:
+        record["payload"] = message.payload
+    if message.payload_ref is not None:
+        record["payload_ref"] = {k: v for k, v in asdict(message.payload_ref).items() if v is not None}
+    if message.attributes:
+        record["attributes"] = message.attributes
+    for name in ("partition_key", "causation_id", "traceparent"):
+        value = getattr(message, name)
+        if value is not None:
+            record[name] = value
+    for name in ("deliver_after", "expires_at"):
+        moment = getattr(message, name)
+        if moment is not None:
+            record[name] = format_time(moment)
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def attribute_type(value: AttributeValue) -> str:
+    """The SNS message-attribute type that carries this value."""
+    if isinstance(value, str):
+        return "String"
+    return "String.Array" if isinstance(value, tuple) else "Number"
+
+
+def attribute_text(value: AttributeValue) -> str:
+    """The value as SNS carries it: the text, the number's shortest form, or a JSON array of strings."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def attributes_bytes(attributes: Mapping[str, AttributeValue]) -> int:
+    """What the attributes weigh: name, type and value of each, in UTF-8 bytes, as SNS and SQS count them."""
+    return sum(
+        len(name.encode()) + len(attribute_type(value)) + len(attribute_text(value).encode())
+        for name, value in attributes.items()
+    )
+
+
+def _stored(value: str | float | list[str] | tuple[str, ...]) -> AttributeValue:
+    return tuple(value) if isinstance(value, list | tuple) else value
+
+
+# --- Reading ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a transport knows of a body besides the body: all that there is to say of a foreign message."""
+
+    message_id: str
+    topic: str
+    received_at: datetime
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    accept_foreign: bool = True
+
+
+def decode(body: str, origin: Origin) -> Message[JsonValue]:
+    """Read a body: a Towpath envelope strictly, anything else as a foreign message when ``origin`` accepts those.
+
+    Raises ``UnsupportedSchema`` for another version and ``InvalidEnvelope`` for a malformed envelope or a foreign
+    body that is not accepted; never anything else, whatever the bytes.
+    """
+    document = _parsed(body)
+    if _is_envelope(document):
+        return _read_envelope(document)
+    if _is_sns_notification(document):
+        inner = document["Message"]
+        unwrapped = replace(origin, attributes=_notification_attributes(document))
+        document = _parsed(inner)
+        return _read_envelope(document) if _is_envelope(document) else _foreign(document, unwrapped)
+    return _foreign(document, origin)
+
+
+def _parsed(body: str) -> JsonValue:
+    """The JSON that ``body`` is, or the text itself when it is none."""
+    try:
+        return json.loads(body, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return body
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_envelope(document: JsonValue) -> bool:
+    schema = document.get("schema") if isinstance(document, dict) else None
+    return isinstance(schema, str) and schema.startswith("towpath/")
+
+
+def _is_sns_notification(document: JsonValue) -> bool:
+    """An SNS delivery without raw delivery: Amazon SNS developer guide, "HTTP/HTTPS notification JSON format"."""
+    return (
+        isinstance(document, dict)
+        and document.get("Type") == "Notification"
+        and isinstance(document.get("TopicArn"), str)
+        and isinstance(document.get("Message"), str)
+    )
+
+
+def _notification_attributes(document: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    found = document.get("MessageAttributes")
+    entries = found.items() if isinstance(found, dict) else ()
+    return {
+        name: read_attribute(entry["Type"], entry["Value"])
+        for name, entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("Type"), str) and isinstance(entry.get("Value"), str)
+    }
+
+
+def read_attribute(type_name: str, text: str) -> AttributeValue:
+    """The value of an SNS or SQS message attribute; text that is not what its type says stays text."""
+    kind = type_name.partition(".")[0] if type_name != "String.Array" else type_name
+    if kind not in ("Number", "String.Array"):
+        return text
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return text
+    if kind == "Number":
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else text
+    return tuple(str(item) for item in value) if isinstance(value, list) else text
+
+
+def _foreign(document: JsonValue, origin: Origin) -> Message[JsonValue]:
+    if not origin.accept_foreign:
+        raise InvalidEnvelope("the body is no Towpath envelope, and this subscription accepts no foreign messages")
+    return Message(
+        id=origin.message_id,
+        topic=origin.topic,
+        payload=document,
+        attributes=origin.attributes,
+        correlation_id=origin.message_id,
+        published_at=origin.received_at,
+    )
+
+
+def _read_envelope(record: Mapping[str, Any]) -> Message[JsonValue]:
+    if record["schema"] != limits.SCHEMA:
+        raise UnsupportedSchema(record["schema"])
+    message_id, topic = record.get("id"), record.get("topic")
+    if not is_message_id(message_id):
+        raise InvalidEnvelope("id must be a UUID in lower-case text")
+    if not isinstance(topic, str) or not is_topic_name(topic):
+        raise InvalidEnvelope("topic must be a topic name")
+    reference = _read_ref(record.get("payload_ref"))
+    draft = NewMessage(
+        payload=record.get("payload", ABSENT),
+        payload_ref=reference,
+        partition_key=record.get("partition_key"),
+        attributes=record.get("attributes", {}),
+        id=str(message_id),
+        correlation_id=record.get("correlation_id", message_id),
+        causation_id=record.get("causation_id"),
+        traceparent=record.get("traceparent"),
+        deliver_after=_read_time(record, "deliver_after"),
+        expires_at=_read_time(record, "expires_at"),
+    )
+    fault = first_fault(draft)
+    if fault is not None:
+        raise InvalidEnvelope(fault.message)
+    published_at = _read_time(record, "published_at")
+    if published_at is None:
+        raise InvalidEnvelope("published_at is missing")
+    return Message(
+        id=str(message_id),
+        topic=topic,
+        payload=draft.payload,
+        payload_ref=reference,
+        partition_key=draft.partition_key,
+        attributes={name: _stored(value) for name, value in draft.attributes.items()},
+        correlation_id=str(draft.correlation_id),
+        causation_id=draft.causation_id,
+        traceparent=draft.traceparent,
+        published_at=published_at,
+        deliver_after=draft.deliver_after,
+        expires_at=draft.expires_at,
+    )
+
+
+def _read_ref(value: JsonValue) -> PayloadRef | None:
+    if value is None:
+        return None
+    problem = ref_fault(value) if isinstance(value, dict) else "payload_ref must be an object"
+    if problem is not None:
+        raise InvalidEnvelope(problem)
+    known = ("uri", "content_type", "size_bytes", "sha256")
+    return PayloadRef(**{name: value[name] for name in known if name in value})
+
+
+def _read_time(record: Mapping[str, Any], name: str) -> datetime | None:
+    text = record.get(name)
+    if text is None:
+        return None
+    try:
+        if isinstance(text, str) and _TIME.fullmatch(text):
+            return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidEnvelope(f"{name} must be a UTC time such as 2026-01-31T08:15:00.123Z")

@@ -1,0 +1,145 @@
+"""Every error that Towpath raises, each with the fact, its values and the repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+AbortReason = Literal["cancelled", "lease_lost", "max_processing", "shutdown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """One thing that is wrong in something a person wrote: where, and what is allowed there.
+
+    ``path`` is the dotted path of the key (``subscriptions."a.b".lease_seconds``), ``line`` the 1-based line in the
+    file where it is known.
+    """
+
+    path: str
+    problem: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line is not None else ""
+        return f"{where}{self.path}: {self.problem}" if self.path else f"{where}{self.problem}"
+
+
+class TowpathError(Exception):
+    """The root of Towpath's errors: catch it to catch all but what a handler raises on purpose."""
+
+
+class FatalError(TowpathError):
+    """Raised by a handler: this message can never succeed. The delivery becomes a dead letter at once."""
+
+
+class TransientError(TowpathError):
+    """Raised by a handler: try again, after ``after`` when given, else after the subscription's back-off."""
+
+    def __init__(self, reason: str = "", after: timedelta | float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.after = after
+
+
+class Aborted(BaseException):
+    """Raised by ``context.check()`` when the handler must stop: see ``reason``.
+
+    A ``BaseException``, like ``asyncio.CancelledError``, so that a handler's own ``except Exception`` cannot
+    swallow it and run on without a lease.
+    """
+
+    def __init__(self, reason: AbortReason = "shutdown") -> None:
+        super().__init__(f"the handler was asked to stop: {reason}")
+        self.reason: AbortReason = reason
+
+
+class MistakesFound(TowpathError):
+    """Something a person wrote has mistakes; all of them are in ``mistakes``."""
+
+    def __init__(self, subject: str, mistakes: Sequence[Mistake]) -> None:
+        self.subject = subject
+        self.mistakes = tuple(mistakes)
+        listed = "\n".join(f"  {mistake}" for mistake in self.mistakes)
+        noun = "mistake" if len(self.mistakes) == 1 else "mistakes"
+        super().__init__(f"{subject} has {len(self.mistakes)} {noun}:\n{listed}")
+
+
+class InvalidTopology(MistakesFound):
+    """The topology cannot be deployed as it is written."""
+
+
+class InvalidManifest(MistakesFound):
+    """The manifest is not one that this version of Towpath can read; render it again."""
+
+
+class InvalidBindings(MistakesFound):
+    """The bindings file is not what a deployment of the manifest writes."""
+
+
+class InvalidFilter(MistakesFound):
+    """The filter policy is outside Amazon SNS's filter-policy language or its limits."""
+
+
+class InvalidEnvelope(TowpathError):
+    """The body claims to be a Towpath envelope, or must be one, and is malformed."""
+
+
+class UnsupportedSchema(TowpathError):
+    """The body is an envelope of another schema version than ``towpath/1``."""
+
+    def __init__(self, schema: str) -> None:
+        self.schema = schema
+        super().__init__(f"envelope schema {schema!r} is not supported; this version reads 'towpath/1'")
+
+
+class InvalidPayload(TowpathError):
+    """The payload does not fit the type that the handler's annotation asks for; ``errors`` says where."""
+
+    def __init__(self, errors: Sequence[str]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(self.errors))
+
+
+class HandlerNotFound(TowpathError):
+    """A handler's import path does not resolve, or what it names cannot be called with (message, context)."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        super().__init__(f"handler {path!r}: {problem}")
+
+
+class UnknownTransport(TowpathError):
+    """No installed package serves the scheme of this transport URL."""
+
+
+class TransportUnavailable(TowpathError):
+    """The transport did not answer, throttled or dropped the connection; trying again later can succeed."""
+
+
+class SchemaOutdated(TowpathError):
+    """The database's tables are not of this version; ``towpath db upgrade`` brings them up."""
+
+
+class SubscriptionNotFound(TowpathError):
+    """The transport has no subscription of this name."""
+
+    def __init__(self, name: str, repair: str) -> None:
+        self.name = name
+        super().__init__(f"there is no subscription {name!r}; {repair}")
+
+
+class ApplyRefused(TowpathError):
+    """Applying the manifest would lose deliveries; nothing was changed. ``reasons`` lists each conflict."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        self.reasons = tuple(reasons)
+        super().__init__("the manifest was not applied: " + "; ".join(self.reasons))
+
+
+class Unsupported(TowpathError):
+    """This transport cannot do what was asked; the message names the missing capability."""

@@ -1,0 +1,90 @@
+"""Finding a handler by its import path, and reading from its signature what it wants."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from towpath.errors import HandlerNotFound
+from towpath.message import Message
+
+_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """A loaded handler. ``payload_type`` is the annotation's ``T`` of ``Message[T]``, or ``None`` for plain JSON."""
+
+    path: str
+    function: Callable[[Message[Any], Any], Any]
+    payload_type: object
+    is_async: bool
+
+
+def is_handler_path(text: str) -> bool:
+    """Whether ``text`` has the form ``package.module:name`` (``:name.name`` for a method of an object)."""
+    return _PATH.fullmatch(text) is not None
+
+
+def load(path: str) -> Handler:
+    """Import the handler that ``path`` names. Raises ``HandlerNotFound`` with the reason when that cannot work."""
+    if not is_handler_path(path):
+        raise HandlerNotFound(path, "must have the form 'package.module:function'")
+    module_name, _, names = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name + ".").startswith(error.name + "."):
+            raise HandlerNotFound(path, f"there is no module {error.name!r} on the import path") from error
+        raise HandlerNotFound(path, f"importing {module_name!r} needs the module {error.name!r}") from error
+    except Exception as error:
+        problem = f"importing {module_name!r} raised {type(error).__name__}: {error}"
+        raise HandlerNotFound(path, problem) from error
+    for name in names.split("."):
+        if not hasattr(found, name):
+            raise HandlerNotFound(path, f"{module_name!r} has no {names!r}")
+        found = getattr(found, name)
+    return inspected(found, path)
+
+
+def inspected(function: Any, path: str = "") -> Handler:
+    """The handler that ``function`` is. Raises ``HandlerNotFound`` when it cannot take (message, context)."""
+    path = path or f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', function)}"
+    if not callable(function) or inspect.isclass(function):
+        raise HandlerNotFound(path, f"is a {type(function).__name__}, not a function")
+    try:
+        signature = inspect.signature(function)
+        signature.bind(None, None)
+    except (TypeError, ValueError) as error:
+        raise HandlerNotFound(path, "must take two arguments: (message, context)") from error
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise HandlerNotFound(path, "is a generator; a handler returns an outcome and yields nothing")
+    first = next(iter(signature.parameters.values()))
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    return Handler(
+        path=path,
+        function=function,
+        payload_type=_payload_type(path, function, first.name),
+        is_async=inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called),
+    )
+
+
+def _payload_type(path: str, function: Any, parameter: str) -> object:
+    target = getattr(function, "func", function)  # functools.partial
+    if not inspect.isroutine(target):
+        target = type(target).__call__
+    try:
+        annotation = typing.get_type_hints(target).get(parameter)
+    except Exception as error:
+        raise HandlerNotFound(path, f"its annotations cannot be read: {error}") from error
+    if annotation is None or annotation is Any or annotation is Message:
+        return None
+    if typing.get_origin(annotation) is not Message:
+        raise HandlerNotFound(path, f"its first argument must be annotated Message or Message[T], not {annotation}")
+    (payload_type,) = typing.get_args(annotation)
+    return None if payload_type is Any else payload_type

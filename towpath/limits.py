@@ -1,0 +1,64 @@
+"""The numbers of AWS and of Towpath, each with its source. Nothing else states them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Amazon SQS: developer guide, "Amazon SQS quotas", and the API reference of SetQueueAttributes, SendMessageBatch.
+SQS_NAME_LENGTH: Final = 80
+SQS_BATCH_ENTRIES: Final = 10
+SQS_MAX_VISIBILITY_SECONDS: Final = 43_200
+SQS_LONG_POLL_SECONDS: Final = 20
+SQS_MAX_RETENTION_DAYS: Final = 14
+SQS_MESSAGE_BYTES: Final = 262_144
+SQS_ATTRIBUTES: Final = 10
+SQS_IN_FLIGHT: Final = 120_000
+SQS_GROUP_ID_LENGTH: Final = 128
+
+# Amazon SNS: developer guide, "Subscription filter policies" and "Amazon SNS endpoints and quotas".
+SNS_NAME_LENGTH: Final = 256
+SNS_BATCH_ENTRIES: Final = 10
+SNS_BATCH_BYTES: Final = 262_144
+SNS_FILTER_KEYS: Final = 5
+SNS_FILTER_COMBINATIONS: Final = 150
+SNS_FILTER_BYTES: Final = 262_144
+
+# AWS Lambda: developer guide, "Lambda quotas" and "Using Lambda with Amazon SQS"; IAM names: IAM quotas.
+LAMBDA_NAME_LENGTH: Final = 64
+IAM_ROLE_NAME_LENGTH: Final = 64
+LAMBDA_TIMEOUT_SECONDS: Final = (2, 900)
+LAMBDA_ENVIRONMENT_BYTES: Final = 4_096
+LAMBDA_MEMORY_MB: Final = (128, 10_240)
+ESM_STANDARD_BATCH: Final = 10_000
+ESM_FIFO_BATCH: Final = 10
+ESM_BATCH_WINDOW_SECONDS: Final = 300
+ESM_MAXIMUM_CONCURRENCY: Final = (2, 1_000)
+VISIBILITY_TIMEOUT_FACTOR: Final = 6  # queue visibility in function time-outs, as that Lambda page recommends
+
+# CloudFormation: "CloudFormation quotas" allows 500 resources a stack; twenty subscriptions stay well below.
+SUBSCRIPTIONS_PER_STACK: Final = 20
+
+# Towpath's own contracts (docs/reference/contracts.md).
+SCHEMA: Final = "towpath/1"
+MANIFEST_VERSION: Final = 1
+MAX_MESSAGE_BYTES: Final = 261_120  # 256 KiB less 1 KiB for the note that a dead letter carries on SQS
+DEAD_LETTER_NOTE_BYTES: Final = 1_024
+TOPIC_NAME_LENGTH: Final = 200
+PARTITION_KEY_LENGTH: Final = 200
+CORRELATION_ID_LENGTH: Final = 200
+ATTRIBUTES: Final = 10
+ATTRIBUTE_VALUE_LENGTH: Final = 256
+ATTRIBUTE_LIST_LENGTH: Final = 50
+ATTRIBUTE_NUMBER: Final = 1e9
+PAYLOAD_DEPTH: Final = 100
+DEDUPLICATION_KEY_LENGTH: Final = 200
+DEDUPLICATION_TTL_SECONDS: Final = (60, 30 * 86_400)
+MAX_RETRY_SECONDS: Final = SQS_MAX_VISIBILITY_SECONDS  # SQS's ceiling, kept on every transport
+MAX_ATTEMPTS: Final = (1, 995)
+LEASE_SECONDS: Final = (5, 43_200)
+RECEIVE_GUARD_EXTRA: Final = 2  # receives beyond max_attempts at which a delivery is set aside unrun
+REDRIVE_EXTRA: Final = 5  # receives beyond max_attempts at which SQS itself sets it aside
+CHECKPOINT_BYTES: Final = 4_000
+NOTE_LENGTH: Final = 500
+LEASE_GRACE_SECONDS: Final = 5.0
+HEARTBEAT_SECONDS: Final = 30.0

@@ -1,0 +1,161 @@
+"""A message, as published and as received, and the answer to publishing one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+JsonValue: TypeAlias = Any  # any JSON value: mypy has no use for the recursive type at its seams
+AttributeValue = str | int | float | tuple[str, ...]
+Clock = Callable[[], datetime]
+RandomBytes = Callable[[int], bytes]
+
+PayloadT = TypeVar("PayloadT")
+
+
+class Absent(Enum):
+    """The type of ``ABSENT``: a message without a payload, which is not the same as the payload ``null``."""
+
+    ABSENT = "absent"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = Absent.ABSENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadRef:
+    """A claim check: where the payload lies when it does not travel with the message. It excludes ``payload``."""
+
+    uri: str
+    content_type: str | None = None
+    size_bytes: int | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Generic[PayloadT]):
+    """One message as a handler sees it. ``id`` stays the same over redelivery and replay.
+
+    ``payload`` has the type that the handler's annotation asks for, or is ``ABSENT``. Times are aware, in UTC.
+    """
+
+    id: str
+    topic: str
+    payload: PayloadT
+    published_at: datetime
+    correlation_id: str
+    payload_ref: PayloadRef | None = None
+    partition_key: str | None = None
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    causation_id: str | None = None
+    traceparent: str | None = None
+    deliver_after: datetime | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMessage:
+    """One message to publish. What is left out gets its default; ``docs/reference/contracts.md`` has the limits.
+
+    ``attributes`` values are strings, numbers or lists of strings. Times must be aware.
+    """
+
+    payload: JsonValue = ABSENT
+    payload_ref: PayloadRef | None = None
+    partition_key: str | None = None
+    attributes: Mapping[str, str | float | list[str] | tuple[str, ...]] = field(default_factory=dict)
+    id: str | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    traceparent: str | None = None
+    deliver_after: datetime | None = None
+    expires_at: datetime | None = None
+    deduplication_key: str | None = None
+    deduplication_ttl: timedelta | None = None
+
+
+PublishCode = Literal[
+    "InvalidMessageId",
+    "InvalidPayload",
+    "InvalidAttributes",
+    "InvalidPartitionKey",
+    "InvalidCorrelationId",
+    "InvalidDeduplication",
+    "PayloadTooLarge",
+    "TopicNotFound",
+    "TopicDisabled",
+    "TopicUnbound",
+    "MessageIdConflict",
+    "DeduplicationPending",
+    "DelayUnsupported",
+    "TransportRejected",
+    "TransportUnavailable",
+]
+
+RETRYABLE_CODES: Final[frozenset[PublishCode]] = frozenset(
+    {"TopicUnbound", "DeduplicationPending", "TransportUnavailable"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishError:
+    """Why a message was rejected. ``retryable`` says whether the same call can succeed later."""
+
+    code: PublishCode
+    message: str
+
+    @property
+    def retryable(self) -> bool:
+        """Whether trying again later, with nothing changed, can succeed."""
+        return self.code in RETRYABLE_CODES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishResult:
+    """The answer for one message, at the position it had in the call.
+
+    ``id`` is the message's id; for a duplicate the id of the message that won; ``None`` when the message was
+    rejected before it had a valid one. ``error`` is there exactly when ``status`` is ``rejected``.
+    """
+
+    id: str | None
+    status: Literal["accepted", "duplicate", "rejected"]
+    error: PublishError | None = None
+
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def is_message_id(text: object) -> bool:
+    """Whether ``text`` is a UUID in its usual lower-case form."""
+    return isinstance(text, str) and _UUID.fullmatch(text) is not None
+
+
+def new_message_id(now: datetime, random_bytes: RandomBytes) -> str:
+    """A UUIDv7 (RFC 9562, section 5.7): 48 bits of milliseconds, then 74 random bits."""
+    milliseconds = int(now.timestamp() * 1000)
+    value = milliseconds << 80 | int.from_bytes(random_bytes(10), "big")
+    value = value & ~(0xF << 76) | 7 << 76
+    value = value & ~(0x3 << 62) | 2 << 62
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def utc_now() -> datetime:
+    """The system's clock, in UTC."""
+    return datetime.now(UTC)
+
+
+def format_time(moment: datetime) -> str:
+    """UTC with milliseconds, as the envelope writes it: ``2026-01-31T08:15:00.123Z``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

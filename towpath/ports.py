@@ -1,0 +1,128 @@
+"""What a transport does for the rest of Towpath, in the words of the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, Protocol
+
+from towpath.context import Progress
+from towpath.message import NewMessage, PublishResult
+from towpath.settlement import Delivery, Settler, SettleResult, SubscriptionPolicy
+
+Capability = Literal[
+    "ordered",
+    "exclusive_backoff_holds_key",
+    "expired_lease_backs_off",
+    "detects_duplicate_id",
+    "keeps_progress",
+    "pause_at_once",
+    "cancel_pending",
+    "cancel_in_flight",
+    "list_partitions",
+    "release_refunds_attempt",
+    "expires_leases_itself",
+    "counts_completions",
+    "delay",
+    "exact_backlog",
+]
+
+
+class Publisher(Protocol):
+    """Takes messages in."""
+
+    def publish(
+        self, topic: str, messages: Sequence[NewMessage], *, connection: object | None = None
+    ) -> list[PublishResult]:
+        """Publish ``messages`` to ``topic``: one result for each, at its position. A bad message rejects only itself.
+
+        On a database one call is one transaction, and ``connection`` (a SQLAlchemy Connection or Session) makes it
+        part of the caller's; other transports raise ``Unsupported`` for it.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """Hold this delivery for another lease from now on, and keep its progress where the transport can."""
+
+    delivery: Delivery
+    progress: Progress | None = None
+
+
+class Consumer(Settler, Protocol):
+    """Hands out one subscription's deliveries under leases, and settles them."""
+
+    def receive(self, limit: int, wait: timedelta) -> list[Delivery]:
+        """At most ``limit`` deliveries, each leased for the subscription's ``lease_seconds`` from now on.
+
+        Waits up to ``wait`` for a first one where the transport can be waited on, else returns at once. A body that
+        cannot be read is handed out like any other. Raises ``TransportUnavailable`` for what may pass.
+        """
+
+    def extend(self, extensions: Sequence[Extension]) -> list[SettleResult]:
+        """Renew leases: ``Settled("leased")``, or ``LeaseLost`` for one that is no longer held."""
+
+    def close(self) -> None:
+        """Give up what the consumer holds open. Leases run on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionStats:
+    """How a subscription stands. ``pending`` waits or is backing off, ``leased`` is with a worker.
+
+    ``None`` says that the transport cannot tell. The counts are exact with the capability ``exact_backlog``.
+    """
+
+    subscription: str
+    topic: str
+    pending: int
+    leased: int
+    dead: int
+    completed: int | None
+    discarded: int | None
+    oldest_pending: timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterEntry:
+    """A delivery set aside: why, after how many attempts, and the body it carried."""
+
+    delivery_id: str
+    subscription: str
+    message_id: str
+    reason: str
+    error: str
+    attempts: int
+    dead_since: datetime
+    body: str
+
+
+class Operator(Protocol):
+    """Looks after a running system."""
+
+    def stats(self) -> list[SubscriptionStats]:
+        """Every subscription, by name."""
+
+    def dead_letters(self, subscription: str, limit: int) -> list[DeadLetterEntry]:
+        """At most ``limit`` dead letters, oldest first where the transport keeps an order. Changes nothing."""
+
+
+class Transport(Publisher, Protocol):
+    """One way for messages to travel: AWS, or a database."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this transport can do."""
+
+    def policies(self) -> Mapping[str, SubscriptionPolicy]:
+        """The subscriptions that a worker may serve, by name."""
+
+    def consumer(self, subscription: str) -> Consumer:
+        """A consumer of ``subscription``; raises ``SubscriptionNotFound``. Usable from several threads."""
+
+    def operator(self) -> Operator:
+        """The operator's view of this transport."""
+
+    def close(self) -> None:
+        """Close connections. Nothing of the transport may be used afterwards."""

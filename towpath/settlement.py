@@ -1,0 +1,217 @@
+"""What may become of a delivery, and the port through which a transport makes it so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from logging import Logger
+from typing import Literal, Protocol, TypeVar, assert_never
+
+from towpath.backoff import BackOff
+from towpath.message import AttributeValue, JsonValue
+
+PartitionMode = Literal["none", "exclusive", "ordered"]
+SubscriptionStatus = Literal["active", "paused", "disabled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionPolicy:
+    """The rules that a subscription's deliveries are handled by, as the manifest resolved them."""
+
+    subscription: str
+    topic: str
+    handler: str | None
+    partition_mode: PartitionMode = "none"
+    status: SubscriptionStatus = "active"
+    max_attempts: int = 5
+    backoff: BackOff = field(default_factory=BackOff)
+    lease_seconds: int = 60
+    heartbeat: Literal["auto", "manual"] = "auto"
+    max_processing_seconds: float | None = None
+    accept_foreign: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One message on its way to one subscription, held under a lease by whoever received it.
+
+    ``body`` is the wire form, unread. ``message_id`` is the transport's own id of the message, ``attributes`` the
+    transport's message attributes (they matter for foreign messages only). ``lease_token`` proves the lease.
+    ``attempt`` counts this one, from 1.
+    """
+
+    id: str
+    subscription: str
+    topic: str
+    attempt: int
+    is_replay: bool = False
+    message_id: str
+    body: str
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    lease_token: str
+    received_at: datetime
+    checkpoint: JsonValue = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong in an attempt: kept as the delivery's last error."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+# --- What becomes of a delivery: decided here, done by a Settler ------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """It is done and never comes again."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrial:
+    """It comes again after ``delay``, with the next attempt."""
+
+    delivery: Delivery
+    delay: timedelta
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLettering:
+    """It is set aside for a person, with ``reason`` and the last error."""
+
+    delivery: Delivery
+    reason: str
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discard:
+    """It is dropped for good, with ``reason`` (``Expired``)."""
+
+    delivery: Delivery
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """It was not handled to an end: it is given back at once, without its attempt where the transport can."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forfeit:
+    """The lease is lost, so there is nothing to settle: another worker may hold the delivery by now."""
+
+    delivery: Delivery
+
+
+Decision = Completion | Retrial | DeadLettering | Discard | Release | Forfeit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """The change was made, durably; ``state`` is the delivery's new state."""
+
+    state: Literal["completed", "pending", "leased", "dead", "discarded"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseLost:
+    """The lease was no longer this worker's, so nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The transport could not say that it was done; the delivery comes again when its lease ends."""
+
+    error: str
+
+
+SettleResult = Settled | LeaseLost | Failed
+
+
+class Settler(Protocol):
+    """Makes decisions true. Every method answers in the order of its argument and raises nothing but bugs.
+
+    A change is fenced: made only while the delivery's lease is still held, else ``LeaseLost`` and no change.
+    """
+
+    def complete(self, completions: Sequence[Completion]) -> list[SettleResult]:
+        """End these deliveries: they never come again."""
+
+    def retry(self, retrials: Sequence[Retrial]) -> list[SettleResult]:
+        """Hide each for its delay, then hand it out with the next attempt; its failure is kept."""
+
+    def dead_letter(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
+        """Set these aside with their reasons and failures."""
+
+    def discard(self, discards: Sequence[Discard]) -> list[SettleResult]:
+        """Drop these for good."""
+
+    def release(self, releases: Sequence[Release]) -> list[SettleResult]:
+        """Give these back at once, with the attempt refunded where the transport can."""
+
+
+_DecisionT = TypeVar("_DecisionT", Completion, Retrial, DeadLettering, Discard, Release)
+
+
+def settle(decisions: Sequence[Decision], settler: Settler) -> list[SettleResult]:
+    """Have all ``decisions`` made true, one call for each kind; the answers are in the order of ``decisions``."""
+    answers: dict[int, SettleResult] = {i: LeaseLost() for i, d in enumerate(decisions) if isinstance(d, Forfeit)}
+
+    def batch(kind: type[_DecisionT], call: Callable[[Sequence[_DecisionT]], list[SettleResult]]) -> None:
+        chosen = {i: d for i, d in enumerate(decisions) if isinstance(d, kind)}
+        if chosen:
+            answers.update(zip(chosen, call(list(chosen.values())), strict=True))
+
+    batch(Completion, settler.complete)
+    batch(Retrial, settler.retry)
+    batch(DeadLettering, settler.dead_letter)
+    batch(Discard, settler.discard)
+    batch(Release, settler.release)
+    return [answers[i] for i in range(len(decisions))]
+
+
+def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseconds: float) -> None:
+    """One structured line for a delivery and what became of it: ids and numbers, never a payload."""
+    delivery = decision.delivery
+    ids = {
+        "subscription": delivery.subscription,
+        "delivery_id": delivery.id,
+        "message_id": delivery.message_id,
+        "attempt": delivery.attempt,
+        "duration_ms": round(milliseconds, 1),
+    }
+    match result:
+        case Settled(state=state):
+            reason = _reason(decision)
+            log.info("delivery %s", state, extra=ids | {"state": state} | ({"reason": reason} if reason else {}))
+        case LeaseLost():
+            log.warning("lease lost; the delivery goes to another worker", extra=ids | {"state": "lease_lost"})
+        case Failed(error=error):
+            log.error("could not settle; the delivery comes again: %s", error, extra=ids | {"state": "failed"})
+        case _:
+            assert_never(result)
+
+
+def _reason(decision: Decision) -> str:
+    match decision:
+        case DeadLettering(reason=reason) | Discard(reason=reason):
+            return reason
+        case Retrial(failure=failure):
+            return str(failure)
+        case Completion() | Release() | Forfeit():
+            return ""
+        case _:
+            assert_never(decision)

@@ -1,0 +1,177 @@
+"""The contract of a message, checked before anything is sent: which field breaks it, and how."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from towpath import limits
+from towpath.message import ABSENT, NewMessage, PublishCode, PublishError, is_message_id
+
+_ATTRIBUTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_CORRELATION_ID = re.compile(r"[!-~]{1,200}")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def first_fault(new: NewMessage) -> PublishError | None:
+    """The first rule that ``new`` breaks, in the documented order of codes; ``None`` when it keeps them all."""
+    for code, check in _CHECKS:
+        problem = check(new)
+        if problem is not None:
+            return PublishError(code=code, message=problem)
+    return None
+
+
+def _id_fault(new: NewMessage) -> str | None:
+    if new.id is None or is_message_id(new.id):
+        return None
+    return f"message id {new.id!r} is not a UUID in lower-case text"
+
+
+def _payload_fault(new: NewMessage) -> str | None:
+    if new.payload_ref is not None:
+        if new.payload is not ABSENT:
+            return "a message carries payload or payload_ref, not both"
+        return ref_fault(asdict(new.payload_ref))
+    return None if new.payload is ABSENT else json_fault(new.payload)
+
+
+def _attributes_fault(new: NewMessage) -> str | None:
+    return attributes_fault(new.attributes)
+
+
+def _partition_key_fault(new: NewMessage) -> str | None:
+    key = new.partition_key
+    if key is None or (_is_text(key) and 1 <= len(key) <= limits.PARTITION_KEY_LENGTH):
+        return None
+    return f"partition_key must be text of 1 to {limits.PARTITION_KEY_LENGTH} characters"
+
+
+def _correlation_fault(new: NewMessage) -> str | None:
+    if new.correlation_id is not None and not _matches(_CORRELATION_ID, new.correlation_id):
+        return "correlation_id must be 1 to 200 printable ASCII characters without blanks"
+    if new.causation_id is not None and not is_message_id(new.causation_id):
+        return "causation_id must be the id of a message (a UUID in lower-case text)"
+    if new.traceparent is not None and not _matches(_TRACEPARENT, new.traceparent):
+        return "traceparent must be a W3C trace context header"
+    for name in ("deliver_after", "expires_at"):
+        moment = getattr(new, name)
+        if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):
+            return f"{name} must be a datetime with a time zone"
+    return None
+
+
+def _deduplication_fault(new: NewMessage) -> str | None:
+    key, ttl = new.deduplication_key, new.deduplication_ttl
+    if key is None:
+        return None if ttl is None else "deduplication_ttl needs a deduplication_key"
+    if not _is_text(key) or not key.strip() or len(key) > limits.DEDUPLICATION_KEY_LENGTH:
+        return f"deduplication_key must be 1 to {limits.DEDUPLICATION_KEY_LENGTH} characters, not all blank"
+    shortest, longest = limits.DEDUPLICATION_TTL_SECONDS
+    if ttl is not None and not shortest <= ttl.total_seconds() <= longest:
+        return f"deduplication_ttl must be {shortest} s to {longest // 86_400} d"
+    return None
+
+
+_CHECKS: tuple[tuple[PublishCode, Callable[[NewMessage], str | None]], ...] = (
+    ("InvalidMessageId", _id_fault),
+    ("InvalidPayload", _payload_fault),
+    ("InvalidAttributes", _attributes_fault),
+    ("InvalidPartitionKey", _partition_key_fault),
+    ("InvalidCorrelationId", _correlation_fault),
+    ("InvalidDeduplication", _deduplication_fault),
+)
+
+
+def _is_text(value: object) -> bool:
+    """Text that UTF-8 can carry: a lone surrogate is no character."""
+    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def _matches(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def json_fault(value: object) -> str | None:
+    """Why ``value`` is no JSON value that survives the wire unchanged, with its path; ``None`` when it is one."""
+    return next(_json_faults(value, "payload", 0), None)
+
+
+def _json_faults(value: object, path: str, depth: int) -> Iterator[str]:
+    if depth > limits.PAYLOAD_DEPTH:
+        yield f"{path[:80]}... is nested more than {limits.PAYLOAD_DEPTH} deep, or contains itself"
+    elif value is None or isinstance(value, bool | int):
+        return
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            yield f"{path} is {value}, which JSON does not have"
+    elif isinstance(value, str):
+        if not _is_text(value):
+            yield f"{path} holds a lone surrogate, which UTF-8 cannot carry"
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not _is_text(key):
+                yield f"{path} has the key {key!r}; JSON keys are text"
+            yield from _json_faults(item, f"{path}.{key}", depth + 1)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _json_faults(item, f"{path}[{index}]", depth + 1)
+    else:
+        yield f"{path} is a {type(value).__name__}, which JSON does not have"
+
+
+def attributes_fault(attributes: object) -> str | None:
+    """Why these are no message attributes; ``None`` when they are."""
+    if not isinstance(attributes, Mapping):
+        return f"attributes must be a mapping, not a {type(attributes).__name__}"
+    if len(attributes) > limits.ATTRIBUTES:
+        return f"a message has at most {limits.ATTRIBUTES} attributes, this one {len(attributes)}"
+    for name, value in attributes.items():
+        if not _matches(_ATTRIBUTE_NAME, name):
+            return f"attribute name {name!r} must be 1 to 64 of A-Z a-z 0-9 _ -"
+        if name.lower().startswith("towpath"):
+            return f"attribute name {name!r} is reserved: names beginning 'towpath' are Towpath's own"
+        problem = _attribute_problem(value)
+        if problem is not None:
+            return f"attribute {name!r} {problem}"
+    return None
+
+
+def _attribute_problem(value: object) -> str | None:
+    if isinstance(value, str):
+        return _attribute_text_problem(value)
+    if isinstance(value, list | tuple):
+        if len(value) > limits.ATTRIBUTE_LIST_LENGTH:
+            return f"has {len(value)} items, at most {limits.ATTRIBUTE_LIST_LENGTH} are allowed"
+        if not all(isinstance(item, str) for item in value):
+            return "must be a list of text only"
+        return next((p for p in map(_attribute_text_problem, value) if p is not None), None)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        within = math.isfinite(value) and abs(value) <= limits.ATTRIBUTE_NUMBER
+        return None if within else "must be a finite number within -1e9 and 1e9"
+    return f"is a {type(value).__name__}; text, a number or a list of text is allowed"
+
+
+def _attribute_text_problem(value: str) -> str | None:
+    if not 1 <= len(value) <= limits.ATTRIBUTE_VALUE_LENGTH:
+        return f"must be 1 to {limits.ATTRIBUTE_VALUE_LENGTH} characters long, not {len(value)}"
+    return None if _is_text(value) else "holds a lone surrogate, which UTF-8 cannot carry"
+
+
+def ref_fault(ref: Mapping[str, Any]) -> str | None:
+    """Why this is no claim check; ``None`` when it is."""
+    if not _is_text(ref.get("uri")) or not ref["uri"]:
+        return "payload_ref.uri must be non-empty text"
+    content_type, size, digest = ref.get("content_type"), ref.get("size_bytes"), ref.get("sha256")
+    if content_type is not None and not _is_text(content_type):
+        return "payload_ref.content_type must be text"
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
+        return "payload_ref.size_bytes must be a whole number of bytes"
+    if digest is not None and not _matches(_SHA256, digest):
+        return "payload_ref.sha256 must be 64 lower-case hexadecimal digits"
+    return None
