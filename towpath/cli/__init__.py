@@ -1,1 +1,5 @@
-"""."""
+"""The command line: ``towpath``."""
+
+from towpath.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,45 @@
+"""What commands print: tables for people, JSON for programs, failures as one sentence."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Annotated, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from towpath.message import JsonValue
+
+JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def console() -> Console:
+    """Where tables and progress for people go: standard output, plain when it is no terminal or NO_COLOR is set."""
+    return Console(file=sys.stdout, highlight=False)
+
+
+def stderr() -> Console:
+    """Where failures and progress beside JSON go."""
+    return Console(file=sys.stderr, highlight=False)
+
+
+def print_json(data: JsonValue) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """A table for people; ``None`` shows as a dash, and text is shown as it is, never as markup."""
+    table = Table(*headings, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*("-" if cell is None else escape(str(cell)) for cell in row))
+    console().print(table)
+
+
+def print_failure(sentence: str) -> None:
+    """What went wrong, on standard error."""
+    stderr().print(f"[bold red]error:[/] {escape(sentence)}", soft_wrap=True)
