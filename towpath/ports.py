@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from towpath.context import Progress
 from towpath.message import NewMessage, PublishResult
@@ -126,3 +126,14 @@ class Transport(Publisher, Protocol):
 
     def close(self) -> None:
         """Close connections. Nothing of the transport may be used afterwards."""
+
+
+@runtime_checkable
+class Sweeper(Protocol):
+    """A transport that has housekeeping to do: leases whose last attempt is over, retention."""
+
+    def sweep(self) -> int:
+        """Do what is due now, in bounded batches and never two at a time; answers how many rows it settled or removed.
+
+        Does nothing when another process is sweeping.
+        """

@@ -1,0 +1,153 @@
+"""The leases that one worker holds: renewed while handlers run, and never believed longer than they last."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from towpath import limits
+from towpath.context import AbortSignal, Progress
+from towpath.errors import AbortReason, TransportUnavailable
+from towpath.ports import Consumer, Extension
+from towpath.settlement import Delivery, LeaseLost, Settled, SettleResult, SubscriptionPolicy
+
+Monotonic = Callable[[], float]
+
+_CHECK_SECONDS: Final = 0.25  # how late the timer may notice that a lease or a time limit is over
+_RETRY_SECONDS: Final = 1.0  # how soon a renewal that failed for a passing reason is tried again
+
+
+@dataclass(slots=True, kw_only=True)
+class HeldLease:
+    """One delivery in this worker's hands. Times are monotonic seconds; ``ends_at`` moves with each renewal."""
+
+    delivery: Delivery
+    ends_at: float
+    renew_at: float
+    stops_at: float | None
+    abort: AbortSignal = field(default_factory=AbortSignal)
+
+
+class LeaseKeeper:
+    """Renews the leases of one consumer's deliveries in one call, every third of a lease or 30 s.
+
+    Two threads: one renews, the other only watches the clock, so that a renewal that hangs cannot hide that a lease
+    must be over. A lease reported lost, or over by the clock plus 5 s of grace, aborts its handler with
+    ``lease_lost``; one that runs past ``max_processing_seconds`` is aborted and no longer renewed.
+    """
+
+    def __init__(self, consumer: Consumer, policy: SubscriptionPolicy, monotonic: Monotonic, log: logging.Logger):
+        self._consumer = consumer
+        self._policy = policy
+        self._monotonic = monotonic
+        self._log = log
+        self._interval = min(policy.lease_seconds / 3, limits.HEARTBEAT_SECONDS)
+        self._held: dict[str, HeldLease] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._watch, name=f"{policy.subscription}-lease-timer", daemon=True),
+            threading.Thread(target=self._renew, name=f"{policy.subscription}-lease-keeper", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Begin to renew and to watch."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop renewing and watching; leases still held run out by themselves."""
+        self._closed.set()
+        for thread in self._threads:
+            thread.join(timeout=_CHECK_SECONDS * 4)
+
+    def hold(self, delivery: Delivery) -> HeldLease:
+        """Take a delivery into care, its lease counted from now."""
+        now = self._monotonic()
+        limit = self._policy.max_processing_seconds
+        held = HeldLease(
+            delivery=delivery,
+            ends_at=now + self._policy.lease_seconds,
+            renew_at=now + self._interval,
+            stops_at=None if limit is None else now + limit,
+        )
+        with self._lock:
+            self._held[delivery.lease_token] = held
+        return held
+
+    def started(self, held: HeldLease) -> None:
+        """The handler starts now: its time limit counts from here."""
+        limit = self._policy.max_processing_seconds
+        held.stops_at = None if limit is None else self._monotonic() + limit
+
+    def drop(self, delivery: Delivery) -> None:
+        """The delivery is settled, or no longer this worker's: renew it no more."""
+        with self._lock:
+            self._held.pop(delivery.lease_token, None)
+
+    def abort_all(self, reason: AbortReason) -> None:
+        """Ask every running handler to stop."""
+        for held in self.held():
+            held.abort.set(reason)
+
+    def beat(self, held: HeldLease, progress: Progress) -> bool:
+        """A handler's own heartbeat: renew now and keep its progress; ``False`` when it must stop."""
+        self._extend([held], progress)
+        return held.abort.reason is None
+
+    @property
+    def busy(self) -> bool:
+        """Whether any delivery is still in this worker's hands."""
+        return bool(self._held)
+
+    def held(self) -> list[HeldLease]:
+        """The deliveries in this worker's hands now."""
+        with self._lock:
+            return list(self._held.values())
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_CHECK_SECONDS):
+            now = self._monotonic()
+            for held in self.held():
+                if now > held.ends_at + limits.LEASE_GRACE_SECONDS:
+                    held.abort.set("lease_lost")
+                if held.stops_at is not None and now > held.stops_at:
+                    held.abort.set("max_processing")
+
+    def _renew(self) -> None:
+        if self._policy.heartbeat == "manual":
+            return
+        while not self._closed.wait(_CHECK_SECONDS):
+            now = self._monotonic()
+            due = [h for h in self.held() if h.renew_at <= now and h.abort.reason in (None, "shutdown")]
+            if due:
+                self._extend(due, None)
+
+    def _extend(self, leases: Sequence[HeldLease], progress: Progress | None) -> None:
+        asked_at = self._monotonic()  # before the call: the lease cannot end earlier than this plus its length
+        extensions = [Extension(delivery=held.delivery, progress=progress) for held in leases]
+        for held, result in zip(leases, self._answers(extensions), strict=True):
+            match result:
+                case Settled():
+                    held.ends_at = asked_at + self._policy.lease_seconds
+                    held.renew_at = asked_at + self._interval
+                case LeaseLost():
+                    self._lost(held)
+                case _:
+                    held.renew_at = self._monotonic() + _RETRY_SECONDS
+
+    def _answers(self, extensions: Sequence[Extension]) -> Iterable[SettleResult | None]:
+        try:
+            return self._consumer.extend(extensions)
+        except TransportUnavailable as error:
+            self._log.warning("leases could not be renewed, trying again: %s", error)
+            return [None] * len(extensions)
+
+    def _lost(self, held: HeldLease) -> None:
+        with self._lock:
+            still_held = held.delivery.lease_token in self._held
+        if still_held:  # else it was settled while the renewal was on its way
+            held.abort.set("lease_lost")
