@@ -125,8 +125,6 @@ class RuntimeProcess:
         with self._lock:
             self._current = invocation
             gone = self._gone.is_set()
-            if not gone:
-                self._idle.clear()
         if gone:
             self._fail_current()
         else:
@@ -168,7 +166,11 @@ class RuntimeProcess:
         self._idle.set()
         with suppress(InvalidStateError):  # it has been ready before, or is being stopped
             self.ready.set_result(None)
-        return self._handed_over.get()
+        invocation = self._handed_over.get()
+        with self._lock:
+            if not self._gone.is_set():
+                self._idle.clear()
+        return invocation
 
     def finish(self, request_id: str, answer: Answer) -> bool:
         """Take the runtime's answer; False when it answers for another invocation."""
