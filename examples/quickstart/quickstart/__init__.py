@@ -1,0 +1,1 @@
+"""The quickstart: one handler that reads documents and writes down what it found."""
