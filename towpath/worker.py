@@ -33,7 +33,7 @@ from towpath.settlement import (
 )
 
 _RECEIVE_WAIT: Final = timedelta(seconds=2)  # also the longest that an idle worker takes to notice a stop
-_ONCE_WAIT: Final = timedelta(seconds=1)  # SQS answers a short poll from some of its servers only
+_SHORT_POLL: Final = timedelta(seconds=1)  # SQS answers a poll without a wait from some of its servers only
 _ERROR_PAUSE_SECONDS: Final = (0.5, 30.0)  # first and longest pause after a transport that does not answer
 _ABORT_GRACE_SECONDS: Final = 5.0  # what a handler gets to notice that it was aborted
 _SETTLE_BATCH: Final = 500
@@ -172,6 +172,8 @@ class _Service:
         self._log = logging.getLogger("towpath.delivery")
         self._consumer = transport.consumer(self.name)
         self._keeper = LeaseKeeper(self._consumer, dispatcher.policy, time.monotonic, self._log)
+        once_wait = timedelta(0) if "exact_backlog" in transport.capabilities else _SHORT_POLL
+        self._wait = once_wait if options.once else _RECEIVE_WAIT
         self._free = threading.Semaphore(options.concurrency)
         self._waiting: queue.SimpleQueue[HeldLease | None] = queue.SimpleQueue()
         self._decided: queue.SimpleQueue[_Decided | None] = queue.SimpleQueue()
@@ -217,7 +219,7 @@ class _Service:
             if free == 0:
                 continue
             try:
-                deliveries = self._consumer.receive(free, _ONCE_WAIT if self._options.once else _RECEIVE_WAIT)
+                deliveries = self._consumer.receive(free, self._wait)
             except TransportUnavailable as error:
                 self._give_back(free)
                 self._log.error("cannot receive, trying again in %.1f s: %s", pause, error)

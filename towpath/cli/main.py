@@ -9,7 +9,10 @@ from typing import Annotated
 
 import typer
 
+from towpath.cli import operate
 from towpath.cli.output import print_failure
+from towpath.cli.publish import publish
+from towpath.cli.work import work
 from towpath.errors import InvalidTopology, TowpathError
 
 _GROUP = "towpath.commands"
@@ -27,6 +30,11 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
+    app.command()(operate.apply)
+    app.command()(publish)
+    app.command()(work)
+    app.command()(operate.stats)
+    app.add_typer(operate.dead_letters, name="dead-letters")
     for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
         try:
             app.add_typer(point.load(), name=point.name)

@@ -1,0 +1,52 @@
+"""How a worker's log lines look: text with the ids for people, one JSON object a line for programs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+from towpath.message import format_time
+
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and every extra field."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as JSON text."""
+        line: dict[str, object] = {"time": _time(record), "level": record.levelname, "logger": record.name}
+        line |= {"message": record.getMessage()} | _extras(record)
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class Text(logging.Formatter):
+    """Time, level, message, and the extra fields as ``name=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line of text, with a traceback below it where there is one."""
+        extras = " ".join(f"{name}={value}" for name, value in _extras(record).items())
+        line = f"{_time(record)} {record.levelname:<7} {record.getMessage()} {extras}".rstrip()
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def start_logging(*, as_json: bool) -> None:
+    """Send Towpath's and the handlers' log lines of level INFO and above to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if as_json else Text())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("towpath").setLevel(logging.INFO)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return format_time(datetime.fromtimestamp(record.created, UTC))
+
+
+def _extras(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name, value in vars(record).items() if name not in _OWN}

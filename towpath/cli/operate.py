@@ -1,0 +1,131 @@
+"""``towpath apply``, ``stats`` and ``dead-letters``: looking after a running system."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
+from towpath.cli.output import JsonFlag, console, print_json, print_table
+from towpath.errors import Unsupported
+from towpath.manifest import Manifest
+from towpath.message import JsonValue, format_time
+from towpath.ports import DeadLetterEntry, SubscriptionStats
+from towpath.transports import Applied, TopologyStore, connect
+
+dead_letters = typer.Typer(help="Dead letters: deliveries set aside for a person.", no_args_is_help=True)
+
+ManifestFile: TypeAlias = Annotated[
+    Path, typer.Argument(envvar="TOWPATH_MANIFEST", help="The rendered manifest.", metavar="MANIFEST")
+]
+DatabaseOption: TypeAlias = Annotated[
+    str, typer.Option("--database", envvar="TOWPATH_TRANSPORT", help="The database's URL.", show_default=False)
+]
+Limit: TypeAlias = Annotated[int, typer.Option("--limit", min=1, help="Show at most so many.")]
+
+
+def apply(
+    manifest: ManifestFile = Path("manifest.json"), *, database: DatabaseOption, as_json: JsonFlag = False
+) -> None:
+    """Make a database's topics and subscriptions equal to MANIFEST, in one transaction.
+
+    Example: towpath apply manifest.json --database sqlite:///dev.db
+    """
+    resolved = Manifest.load(manifest)
+    store = connect(database)
+    try:
+        if not isinstance(store, TopologyStore):
+            raise Unsupported(f"{database} keeps no topology of its own; deploy it with terraform apply or cdk deploy")
+        applied = store.apply(resolved)
+    finally:
+        store.close()
+    if as_json:
+        print_json(asdict(applied))
+    else:
+        console().print(_applied_line(applied))
+
+
+def _applied_line(applied: Applied) -> str:
+    parts = [
+        f"{verb} {', '.join(names)}"
+        for verb, names in (("added", applied.added), ("changed", applied.changed), ("removed", applied.removed))
+        if names
+    ]
+    return "; ".join(parts) or "nothing to change"
+
+
+def stats(
+    *,
+    transport: TransportOption,
+    manifest: ManifestOption = None,
+    bindings: BindingsOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show how each subscription stands.
+
+    Example: towpath stats --transport sqlite:///dev.db
+    """
+    with opened(transport, manifest, bindings) as open_transport:
+        rows = open_transport.operator().stats()
+    if as_json:
+        print_json([_stats_json(row) for row in rows])
+        return
+    headings = ("subscription", "topic", "pending", "leased", "dead", "completed", "discarded", "oldest pending")
+    print_table(headings, ((*_stats_json(row).values(),) for row in rows))
+
+
+def _stats_json(row: SubscriptionStats) -> dict[str, JsonValue]:
+    oldest = row.oldest_pending
+    return {
+        "subscription": row.subscription,
+        "topic": row.topic,
+        "pending": row.pending,
+        "leased": row.leased,
+        "dead": row.dead,
+        "completed": row.completed,
+        "discarded": row.discarded,
+        "oldest_pending_seconds": None if oldest is None else round(oldest.total_seconds(), 1),
+    }
+
+
+@dead_letters.command("list")
+def list_dead_letters(
+    subscription: Annotated[str | None, typer.Argument(help="Only this subscription's.", show_default=False)] = None,
+    *,
+    transport: TransportOption,
+    limit: Limit = 50,
+    manifest: ManifestOption = None,
+    bindings: BindingsOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List dead letters with their reasons; --json adds the body. Nothing is changed.
+
+    Example: towpath dead-letters list documents.convert --transport sqlite:///dev.db
+    """
+    with opened(transport, manifest, bindings) as open_transport:
+        operator = open_transport.operator()
+        names = [subscription] if subscription is not None else [row.subscription for row in operator.stats()]
+        entries = [entry for name in names for entry in operator.dead_letters(name, limit)][:limit]
+    if as_json:
+        print_json([_entry_json(entry) for entry in entries])
+        return
+    headings = ("subscription", "message", "attempts", "since", "reason", "error")
+    print_table(headings, (_entry_row(entry) for entry in entries))
+
+
+def _entry_json(entry: DeadLetterEntry) -> JsonValue:
+    return asdict(entry) | {"dead_since": format_time(entry.dead_since)}
+
+
+def _entry_row(entry: DeadLetterEntry) -> tuple[object, ...]:
+    return (
+        entry.subscription,
+        entry.message_id,
+        entry.attempts,
+        format_time(entry.dead_since),
+        entry.reason,
+        entry.error.partition("\n")[0],
+    )

@@ -1,0 +1,209 @@
+"""``towpath publish``: messages from the command line, a file, or JSON Lines on standard input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
+from towpath.cli.output import JsonFlag, console, print_failure, print_json
+from towpath.message import ABSENT, JsonValue, NewMessage, PublishError, PublishResult
+from towpath.ports import Transport
+
+_CALL_SIZE = 100
+
+Payload: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(help="The payload as JSON; '-' reads JSON Lines, one payload a line, from standard input."),
+]
+Key: TypeAlias = Annotated[str | None, typer.Option("--key", help="The partition key.")]
+Attribute: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--attribute", "-a", help="NAME=TEXT, or NAME:=JSON for a number or a list. Repeat for more."),
+]
+DedupKey: TypeAlias = Annotated[str | None, typer.Option("--dedup-key", help="The deduplication key.")]
+Count: TypeAlias = Annotated[int, typer.Option("--count", min=1, help="Publish the payload so many times.")]
+File: TypeAlias = Annotated[
+    Path | None, typer.Option("--file", help="Read the payload from this JSON file, or each line of a .jsonl file.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbered:
+    """One message to publish and where it came from in words, or the fault for which it is none."""
+
+    source: str
+    message: NewMessage
+    fault: PublishError | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tally:
+    accepted: int = 0
+    duplicate: int = 0
+    rejected: int = 0
+
+
+def publish(
+    topic: Annotated[str, typer.Argument(help="The topic's name.")],
+    payload: Payload = None,
+    *,
+    transport: TransportOption,
+    file: File = None,
+    key: Key = None,
+    attribute: Attribute = None,
+    dedup_key: DedupKey = None,
+    count: Count = 1,
+    manifest: ManifestOption = None,
+    bindings: BindingsOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Publish messages to TOPIC.
+
+    Example: towpath publish documents.process '{"name": "a.pdf"}' --attribute kind=pdf
+    """
+    template = NewMessage(partition_key=key, attributes=_attributes(attribute or []), deduplication_key=dedup_key)
+    messages = _messages(payload, file, template, count)
+    with opened(transport, manifest, bindings) as open_transport:
+        tally = _publish_all(open_transport, topic, messages, as_json=as_json)
+    if not as_json:
+        console().print(f"{tally.accepted} accepted, {tally.duplicate} duplicate, {tally.rejected} rejected")
+    if tally.rejected:
+        raise typer.Exit(1)
+
+
+def _publish_all(transport: Transport, topic: str, messages: Iterator[_Numbered], *, as_json: bool) -> _Tally:
+    """Publish in calls of 100, so that any number of lines passes in bounded memory."""
+    tally, results = _Tally(), []
+    with _progress(enabled=not as_json) as advance:
+        while chunk := list(islice(messages, _CALL_SIZE)):
+            for numbered, answer in zip(chunk, _answers(transport, topic, chunk), strict=True):
+                setattr(tally, answer.status, getattr(tally, answer.status) + 1)
+                if answer.error is not None:
+                    print_failure(f"{numbered.source}{answer.error.code}: {answer.error.message}")
+                if as_json:
+                    results.append(_result_json(answer))
+            advance(len(chunk))
+    if as_json:
+        print_json(results)
+    return tally
+
+
+def _answers(transport: Transport, topic: str, chunk: list[_Numbered]) -> list[PublishResult]:
+    """One result for each line: a line that is no JSON is rejected here and does not hold up the others."""
+    readable = [numbered.message for numbered in chunk if numbered.fault is None]
+    published = iter(transport.publish(topic, readable) if readable else [])
+    return [
+        next(published) if numbered.fault is None else PublishResult(id=None, status="rejected", error=numbered.fault)
+        for numbered in chunk
+    ]
+
+
+def _result_json(result: PublishResult) -> JsonValue:
+    error = result.error
+    return {
+        "id": result.id,
+        "status": result.status,
+        "error": None
+        if error is None
+        else {"code": error.code, "message": error.message, "retryable": error.retryable},
+    }
+
+
+class _Advance:
+    def __call__(self, count: int) -> None:
+        """Say that ``count`` more messages were published."""
+
+
+@contextmanager
+def _progress(*, enabled: bool) -> Iterator[_Advance]:
+    """A running count on standard error when that is a terminal."""
+    if not (enabled and sys.stderr.isatty()):
+        yield _Advance()
+        return
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("published"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
+        bar = progress.add_task("published", total=None)
+
+        class Shown(_Advance):
+            def __call__(self, count: int) -> None:
+                progress.advance(bar, count)
+
+        yield Shown()
+
+
+def _messages(payload: str | None, file: Path | None, template: NewMessage, count: int) -> Iterator[_Numbered]:
+    if payload is not None and file is not None:
+        raise typer.BadParameter("give PAYLOAD or --file, not both")
+    if file is not None and file.suffix == ".jsonl":
+        return _lines(_read(file).splitlines(), file.name, template)
+    if payload == "-":
+        return _lines(sys.stdin, "standard input", template)
+    if file is not None:
+        return _repeated(_parsed(_read(file), str(file)), template, count)
+    return _repeated(ABSENT if payload is None else _parsed(payload, "PAYLOAD"), template, count)
+
+
+def _repeated(payload: JsonValue, template: NewMessage, count: int) -> Iterator[_Numbered]:
+    for _ in range(count):
+        yield _Numbered(source="", message=_with_payload(template, payload))
+
+
+def _lines(lines: Iterable[str], name: str, template: NewMessage) -> Iterator[_Numbered]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        source = f"{name}, line {number}: "
+        try:
+            yield _Numbered(source=source, message=_with_payload(template, json.loads(line)))
+        except ValueError as error:
+            fault = PublishError(code="InvalidPayload", message=f"the line is not JSON: {error}")
+            yield _Numbered(source=source, message=template, fault=fault)
+
+
+def _with_payload(template: NewMessage, payload: JsonValue) -> NewMessage:
+    return NewMessage(
+        payload=payload,
+        partition_key=template.partition_key,
+        attributes=template.attributes,
+        deduplication_key=template.deduplication_key,
+    )
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error}") from error
+
+
+def _parsed(text: str, where: str) -> JsonValue:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        hint = f"; text needs its own quotes, as in '\"{text}\"'" if where == "PAYLOAD" and text.isalnum() else ""
+        raise typer.BadParameter(f"{where} is not JSON: {error}{hint}") from error
+
+
+def _attributes(pairs: list[str]) -> dict[str, JsonValue]:
+    return dict(_attribute(pair) for pair in pairs)
+
+
+def _attribute(pair: str) -> tuple[str, JsonValue]:
+    name, separator, text = pair.partition("=")
+    if not separator:
+        raise typer.BadParameter(f"--attribute {pair!r} must be NAME=TEXT or NAME:=JSON")
+    if not name.endswith(":"):
+        return name, text
+    return name[:-1], _parsed(text, f"--attribute {name[:-1]}")
