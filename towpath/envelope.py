@@ -179,6 +179,11 @@ def decode(body: str, origin: Origin) -> Message[JsonValue]:
     return _foreign(document, origin)
 
 
+def is_foreign(body: str) -> bool:
+    """Whether ``body`` is something else than a bare Towpath envelope, of whatever version, sound or not."""
+    return not _is_envelope(_parsed(body))
+
+
 def _parsed(body: str) -> JsonValue:
     """The JSON that ``body`` is, or the text itself when it is none."""
     try:

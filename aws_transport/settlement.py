@@ -1,0 +1,214 @@
+"""Settling deliveries on SQS, for workers that poll and for the Lambda runtime. boto3 stays unloaded until a call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from aws_transport.dead_letter import NOTE_ATTRIBUTE, DeadLetterCopy, DeadLetterNote, copy_for, read_note
+from aws_transport.delivery import SqsAttribute, SqsDelivery, readable_attributes, replay_count
+from towpath import limits
+from towpath.message import Clock, utc_now
+from towpath.settlement import (
+    Completion,
+    DeadLettering,
+    Delivery,
+    Discard,
+    Failed,
+    LeaseLost,
+    Release,
+    Retrial,
+    Settled,
+    SettleResult,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import (
+        ChangeMessageVisibilityBatchRequestEntryTypeDef,
+        DeleteMessageBatchRequestEntryTypeDef,
+    )
+
+__all__ = [
+    "NOTE_ATTRIBUTE",
+    "DeadLetterNote",
+    "SqsAttribute",
+    "SqsDelivery",
+    "SqsSettler",
+    "read_note",
+    "readable_attributes",
+    "replay_count",
+]
+
+_COPY_SECONDS = 60  # long enough to send a copy and delete, with boto3's own retries
+_LOST = frozenset({"ReceiptHandleIsInvalid", "MessageNotInflight"})
+_ItemT = TypeVar("_ItemT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqsSettler:
+    """Settles the deliveries of one queue: ``towpath.settlement.Settler`` on SQS.
+
+    ``client`` gives boto3's SQS client and is asked anew for every call, so it should keep what it makes.
+    ``receive_margin`` is how long before ``Delivery.received_at`` SQS may have handed the message out: a visibility
+    time-out may end 12 hours after that at the latest. Stateless, so usable from several threads.
+
+    The receipt handle is the fence. A FIFO queue refuses one whose time is up. A standard queue refuses to change the
+    visibility of a message that is not in flight, but says yes to deleting by an old handle and deletes nothing
+    (Amazon SQS API reference, DeleteMessage): there a late ``complete`` cannot be told from one in time.
+    """
+
+    client: Callable[[], SQSClient]
+    queue_url: str
+    dead_letter_queue_url: str
+    receive_margin: timedelta = timedelta(seconds=limits.LEASE_GRACE_SECONDS)
+    clock: Clock = utc_now
+
+    def complete(self, completions: Sequence[Completion]) -> list[SettleResult]:
+        """Delete the messages, ten to a call."""
+        return self._delete([c.delivery for c in completions], "completed")
+
+    def discard(self, discards: Sequence[Discard]) -> list[SettleResult]:
+        """Delete the messages, ten to a call. SQS keeps no trace of them."""
+        return self._delete([d.delivery for d in discards], "discarded")
+
+    def retry(self, retrials: Sequence[Retrial]) -> list[SettleResult]:
+        """Hide each message for its delay, in whole seconds rounded up, and no longer than 12 h from its receive.
+
+        It is never sent anew: that would begin its receive count again.
+        """
+        return self._change_visibility([(r.delivery, math.ceil(r.delay.total_seconds())) for r in retrials])
+
+    def release(self, releases: Sequence[Release]) -> list[SettleResult]:
+        """Make the messages visible at once. SQS keeps the receive counted as an attempt."""
+        return self._change_visibility([(r.delivery, 0) for r in releases])
+
+    def extend(self, deliveries: Sequence[Delivery], lease: timedelta) -> list[SettleResult]:
+        """Hide the messages for ``lease`` from now on, no longer than 12 h from their receive."""
+        seconds = math.ceil(lease.total_seconds())
+        hidden = self._change_visibility([(delivery, seconds) for delivery in deliveries])
+        return [Settled(state="leased") if isinstance(answer, Settled) else answer for answer in hidden]
+
+    def dead_letter(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
+        """Copy the messages to the dead-letter queue with a note of why, then delete them.
+
+        When the copy stands and the deletion fails, the answer says so and the message comes again: a message may
+        leave two copies, and never none.
+        """
+        answers = self.copy_to_dead_letter_queue(letters)
+        copied = [i for i, answer in enumerate(answers) if isinstance(answer, Settled)]
+        deleted = self._delete([letters[i].delivery for i in copied], "dead")
+        for i, answer in zip(copied, deleted, strict=True):
+            answers[i] = answer
+        return answers
+
+    def copy_to_dead_letter_queue(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
+        """Copy the messages as ``dead_letter`` does, and leave deleting them to the caller (Lambda does it itself).
+
+        Each is held for a minute first: that proves the lease, and keeps others away while the copy is made.
+        """
+        answers = self.extend([letter.delivery for letter in letters], timedelta(seconds=_COPY_SECONDS))
+        held = [i for i, answer in enumerate(answers) if isinstance(answer, Settled)]
+        for i, answer in zip(held, self._send([letters[i] for i in held]), strict=True):
+            answers[i] = answer
+        return answers
+
+    def _delete(
+        self, deliveries: Sequence[Delivery], state: Literal["completed", "discarded", "dead"]
+    ) -> list[SettleResult]:
+        def call(part: Sequence[Delivery]) -> Mapping[str, Any]:
+            entries: list[DeleteMessageBatchRequestEntryTypeDef] = [
+                {"Id": str(i), "ReceiptHandle": d.lease_token} for i, d in enumerate(part)
+            ]
+            return self.client().delete_message_batch(QueueUrl=self.queue_url, Entries=entries)
+
+        return _in_batches(deliveries, call, Settled(state=state))
+
+    def _change_visibility(self, hidings: Sequence[tuple[Delivery, int]]) -> list[SettleResult]:
+        def call(part: Sequence[tuple[Delivery, int]]) -> Mapping[str, Any]:
+            entries: list[ChangeMessageVisibilityBatchRequestEntryTypeDef] = [
+                {"Id": str(i), "ReceiptHandle": d.lease_token, "VisibilityTimeout": min(seconds, self._longest(d))}
+                for i, (d, seconds) in enumerate(part)
+            ]
+            return self.client().change_message_visibility_batch(QueueUrl=self.queue_url, Entries=entries)
+
+        return _in_batches(hidings, call, Settled(state="pending"))
+
+    def _longest(self, delivery: Delivery) -> int:
+        held = self.clock() - delivery.received_at + self.receive_margin
+        return max(0, limits.SQS_MAX_VISIBILITY_SECONDS - math.ceil(held.total_seconds()))
+
+    def _send(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
+        def call(part: Sequence[DeadLetterCopy]) -> Mapping[str, Any]:
+            entries = [copy.entry(str(i)) for i, copy in enumerate(part)]
+            return self.client().send_message_batch(QueueUrl=self.dead_letter_queue_url, Entries=entries)
+
+        copies = [self._copy(letter) for letter in letters]
+        return _in_batches(copies, call, Settled(state="dead"), lambda copy: copy.size_bytes)
+
+    def _copy(self, letter: DeadLettering) -> DeadLetterCopy:
+        delivery = letter.delivery
+        if not isinstance(delivery, SqsDelivery):
+            raise TypeError(f"a dead letter on SQS needs an SqsDelivery, not a {type(delivery).__name__}")
+        note = DeadLetterNote(
+            reason=letter.reason,
+            error=str(letter.failure) if letter.failure is not None else "",
+            attempts=delivery.attempt,
+            time=self.clock(),
+            source_queue=self.queue_url.rpartition("/")[2],
+            replay=delivery.replay,
+        )
+        return copy_for(self.dead_letter_queue_url, delivery, note)
+
+
+def _in_batches(
+    items: Sequence[_ItemT],
+    call: Callable[[Sequence[_ItemT]], Mapping[str, Any]],
+    done: Settled,
+    size: Callable[[_ItemT], int] = lambda _: 0,
+) -> list[SettleResult]:
+    """``call`` for at most ten items and SQS's bytes at a time; one answer for each item, at its position."""
+    return [answer for part in _batches(items, size) for answer in _answers(part, call, done)]
+
+
+def _batches(items: Sequence[_ItemT], size: Callable[[_ItemT], int]) -> Iterator[list[_ItemT]]:
+    batch: list[_ItemT] = []
+    weight = 0
+    for item in items:
+        weighs = size(item)
+        if batch and (len(batch) == limits.SQS_BATCH_ENTRIES or weight + weighs > limits.SQS_MESSAGE_BYTES):
+            yield batch
+            batch, weight = [], 0
+        batch.append(item)
+        weight += weighs
+    if batch:
+        yield batch
+
+
+def _answers(
+    part: Sequence[_ItemT], call: Callable[[Sequence[_ItemT]], Mapping[str, Any]], done: Settled
+) -> list[SettleResult]:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        response = call(part)
+    except ClientError as error:
+        fault = error.response.get("Error", {})
+        return [_refusal(fault.get("Code", ""), fault.get("Message", ""))] * len(part)
+    except BotoCoreError as error:
+        return [Failed(error=f"{type(error).__name__}: {error}")] * len(part)
+    answers: dict[str, SettleResult] = {entry["Id"]: done for entry in response.get("Successful", ())}
+    for entry in response.get("Failed", ()):
+        answers[entry["Id"]] = _refusal(entry.get("Code", ""), entry.get("Message", ""))
+    return [answers.get(str(i), Failed(error="SQS's answer leaves this message out")) for i in range(len(part))]
+
+
+def _refusal(code: str, message: str) -> SettleResult:
+    """A refused entry. A FIFO queue calls a receipt handle whose time is up an invalid parameter."""
+    name = code.rpartition(".")[2]  # AWS.SimpleQueueService.MessageNotInflight, in SQS's older protocol
+    if name in _LOST or (name == "InvalidParameterValue" and "receipt handle has expired" in message):
+        return LeaseLost()
+    return Failed(error=f"SQS refused it: {name}: {message}" if message else f"SQS refused it: {name}")
