@@ -1,0 +1,55 @@
+# The two commands of the README are `make demo` and `make test`. Each sets up what it needs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test unit conformance check format lock clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+setup: $(READY) ## Make the virtual environment with everything in requirements.lock
+
+# The marker comes last, so that an interrupted set-up is done again.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Towpath needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements.lock)"
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+demo: setup ## Watch the main path: SQLite, then the same handler in a Lambda zip
+	$(BIN)/towpath demo
+
+test: setup ## Run every test on SQLite, PostgreSQL, LocalStack and awslambdaric
+	$(BIN)/pytest tests/architecture tests/unit tests/integration tests/conformance tests/acceptance
+
+unit: setup ## Run the quick tests only
+	$(BIN)/pytest tests/architecture tests/unit
+
+conformance: setup ## Run the behaviour suite on every transport
+	$(BIN)/pytest tests/conformance
+
+check: setup ## Run all static checks
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@if git ls-files '*.tf' '*.tfvars' '*.tftest.hcl' | grep -q .; then terraform fmt -check -recursive terraform; fi
+
+format: setup ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: ## Resolve the dependencies anew into requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-annotate --no-header \
+	  --extra aws --extra bundling --extra cli --extra lambda --extra local --group dev pyproject.toml -o requirements.lock
+
+clean: ## Remove what the other commands made
+	rm -rf $(VENV) .tools dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
