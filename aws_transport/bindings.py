@@ -1,0 +1,67 @@
+"""Bindings: the ARNs and URLs that a deployment of the manifest made, as a file says them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from towpath.errors import InvalidBindings, Mistake
+from towpath.records import read_record
+
+BINDINGS_VARIABLE = "TOWPATH_BINDINGS"
+_SUBJECT = "the bindings"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicBinding:
+    """The SNS topic that a topic became."""
+
+    arn: str
+    fifo: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionBinding:
+    """The queues that a subscription became; ``function_arn`` is its Lambda alias's, for host ``lambda``."""
+
+    queue_url: str
+    queue_arn: str
+    dead_letter_queue_url: str
+    delivery_failure_queue_url: str
+    function_arn: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bindings:
+    """Everything that a deployment made, by the manifest's names. A name without an entry is not deployed yet."""
+
+    topics: dict[str, TopicBinding]
+    subscriptions: dict[str, SubscriptionBinding]
+
+    def to_json(self) -> str:
+        """Canonical text, as ``load`` reads it."""
+        return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> Bindings:
+        """Read bindings strictly. Raises ``InvalidBindings`` with every mistake."""
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise InvalidBindings(_SUBJECT, [Mistake(path="", problem=f"are not JSON: {error}")]) from error
+        return read_record(Bindings, document, InvalidBindings, _SUBJECT)
+
+    @staticmethod
+    def load(path: Path | None) -> Bindings:
+        """Read the bindings in the file ``path``. Raises ``InvalidBindings``, also when there is no file."""
+        if path is None:
+            problem = f"are not given; set {BINDINGS_VARIABLE} to the file of bindings that the deployment wrote"
+            raise InvalidBindings(_SUBJECT, [Mistake(path="", problem=problem)])
+        try:
+            return Bindings.from_json(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            problem = f"cannot be read: {error.strerror}; a deployment writes it, as its output 'bindings'"
+            raise InvalidBindings(str(path), [Mistake(path="", problem=problem)]) from error
+        except UnicodeDecodeError as error:
+            raise InvalidBindings(str(path), [Mistake(path="", problem="is not UTF-8 text")]) from error

@@ -1,0 +1,223 @@
+"""Makes what a manifest describes on an AWS for tests, as a deployment does on the real one, and removes it again."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from string import Template
+from typing import Any, Protocol
+
+from botocore.exceptions import ClientError
+
+from aws_transport.bindings import Bindings, SubscriptionBinding, TopicBinding
+from towpath.manifest import Function, Manifest, Queue, Statement, Subscription, Topic
+
+READY_SECONDS = 60
+
+
+class Clients(Protocol):
+    """Where clients come from: LocalStack (``tests.servers.localstack.Aws``) or moto."""
+
+    region: str
+
+    def client(self, service: str) -> Any: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Deployment:
+    """What stands on AWS. ``bindings`` grows with ``deploy_function``."""
+
+    clients: Clients
+    manifest: Manifest
+    bindings: Bindings
+    _undo: ExitStack = field(default_factory=ExitStack)
+
+    def deploy_function(self, subscription: str, zip_path: Path) -> str:
+        """Deploy the zip as the subscription's function, alias and mapping; answers the alias's ARN.
+
+        The runtime is called what the manifest says, but the process executor runs this machine's Python.
+        """
+        resolved = self.manifest.subscriptions[subscription]
+        function, mapping = resolved.aws.function, resolved.aws.event_source_mapping
+        binding = self.bindings.subscriptions[subscription]
+        alias_arn = self._make_function(function, self._environment(function, binding), zip_path)
+        scaling = {} if mapping.maximum_concurrency is None else {"MaximumConcurrency": mapping.maximum_concurrency}
+        lambda_ = self.clients.client("lambda")
+        made = lambda_.create_event_source_mapping(
+            FunctionName=alias_arn,
+            EventSourceArn=binding.queue_arn,
+            BatchSize=mapping.batch_size,
+            MaximumBatchingWindowInSeconds=mapping.batch_window_seconds,
+            FunctionResponseTypes=list(mapping.function_response_types),
+            Enabled=mapping.enabled,
+            ScalingConfig=scaling,
+        )
+        self._undo.callback(_forgiving(lambda_.delete_event_source_mapping), UUID=made["UUID"])
+        state = "Enabled" if mapping.enabled else "Disabled"
+        _await(lambda: lambda_.get_event_source_mapping(UUID=made["UUID"])["State"] == state, f"the mapping is {state}")
+        subscriptions = self.bindings.subscriptions | {subscription: replace(binding, function_arn=alias_arn)}
+        self.bindings = replace(self.bindings, subscriptions=subscriptions)
+        return alias_arn
+
+    def remove(self) -> None:
+        """Delete everything, mappings and functions first."""
+        self._undo.close()
+
+    def _environment(self, function: Function, binding: SubscriptionBinding) -> dict[str, str]:
+        urls = {"queue": binding.queue_url, "dead_letter_queue": binding.dead_letter_queue_url}
+        return function.environment | {name: urls[which] for name, which in function.queue_url_environment.items()}
+
+    def _make_function(self, function: Function, environment: dict[str, str], zip_path: Path) -> str:
+        lambda_ = self.clients.client("lambda")
+        lambda_.create_function(
+            FunctionName=function.name,
+            Role=self._make_role(function),
+            Runtime=function.runtime,
+            Handler=function.handler,
+            Architectures=[function.architecture],
+            MemorySize=function.memory_mb,
+            Timeout=function.timeout_seconds,
+            Environment={"Variables": environment},
+            Code={"ZipFile": zip_path.read_bytes()},
+        )
+        self._undo.callback(_forgiving(lambda_.delete_function), FunctionName=function.name)
+        self._await_active(FunctionName=function.name)
+        version = lambda_.publish_version(FunctionName=function.name)["Version"]
+        alias = lambda_.create_alias(FunctionName=function.name, Name=function.alias, FunctionVersion=version)
+        self._await_active(FunctionName=function.name, Qualifier=version)
+        return alias["AliasArn"]
+
+    def _await_active(self, **function: str) -> None:
+        lambda_ = self.clients.client("lambda")
+        _await(lambda: _is_active(lambda_.get_function_configuration(**function)), "the function is active")
+
+    def _make_role(self, function: Function) -> str:
+        iam = self.clients.client("iam")
+        trust = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        role = iam.create_role(RoleName=function.role_name, AssumeRolePolicyDocument=_document([trust]))["Role"]
+        self._undo.callback(_forgiving(iam.delete_role), RoleName=function.role_name)
+        iam.put_role_policy(
+            RoleName=function.role_name,
+            PolicyName="towpath",
+            PolicyDocument=_document([self._statement(statement) for statement in function.statements]),
+        )
+        self._undo.callback(_forgiving(iam.delete_role_policy), RoleName=function.role_name, PolicyName="towpath")
+        return role["Arn"]
+
+    def _statement(self, statement: Statement) -> dict[str, Any]:
+        known = {"partition": "aws", "region": self.clients.region, "account": self._account()}
+        return {
+            "Sid": statement.sid,
+            "Effect": "Allow",
+            "Action": list(statement.actions),
+            "Resource": [Template(resource).substitute(known) for resource in statement.resources],
+        }
+
+    def _account(self) -> str:
+        return next(iter(self.bindings.topics.values())).arn.split(":")[4]
+
+
+@contextmanager
+def provisioned(clients: Clients, manifest: Manifest) -> Iterator[Deployment]:
+    """Topics, queues and SNS subscriptions of ``manifest``'s AWS part; all removed afterwards."""
+    with ExitStack() as undo:
+        topics = {name: _make_topic(clients, t, undo) for name, t in manifest.topics.items() if t.aws is not None}
+        subscriptions = {
+            name: _make_subscription(clients, s, topics[s.topic], undo)
+            for name, s in manifest.subscriptions.items()
+            if s.aws is not None
+        }
+        bindings = Bindings(topics=topics, subscriptions=subscriptions)
+        yield Deployment(clients=clients, manifest=manifest, bindings=bindings, _undo=undo)
+
+
+def _make_topic(clients: Clients, topic: Topic, undo: ExitStack) -> TopicBinding:
+    sns = clients.client("sns")
+    attributes = {"FifoTopic": "true", "ContentBasedDeduplication": "false"} if topic.aws.fifo else {}
+    if topic.aws.fifo_throughput_scope is not None:
+        attributes["FifoThroughputScope"] = topic.aws.fifo_throughput_scope
+    arn = sns.create_topic(Name=topic.aws.topic_name, Attributes=attributes)["TopicArn"]
+    undo.callback(_forgiving(sns.delete_topic), TopicArn=arn)
+    return TopicBinding(arn=arn, fifo=topic.aws.fifo)
+
+
+def _make_subscription(
+    clients: Clients, subscription: Subscription, topic: TopicBinding, undo: ExitStack
+) -> SubscriptionBinding:
+    sqs, sns, aws = clients.client("sqs"), clients.client("sns"), subscription.aws
+    dead_url, dead_arn = _make_queue(sqs, aws.dead_letter_queue, {}, undo)
+    failed_url, failed_arn = _make_queue(sqs, aws.delivery_failure_queue, _from_topic(topic), undo)
+    redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": aws.queue.max_receive_count}
+    url, arn = _make_queue(sqs, aws.queue, _from_topic(topic) | {"RedrivePolicy": json.dumps(redrive)}, undo)
+    settings = aws.sns_subscription
+    attributes = {
+        "RawMessageDelivery": json.dumps(settings.raw_message_delivery),
+        "RedrivePolicy": json.dumps({"deadLetterTargetArn": failed_arn}),
+    }
+    if settings.filter_policy is not None:
+        attributes |= {"FilterPolicy": settings.filter_policy, "FilterPolicyScope": settings.filter_policy_scope}
+    made = sns.subscribe(
+        TopicArn=topic.arn, Protocol="sqs", Endpoint=arn, Attributes=attributes, ReturnSubscriptionArn=True
+    )
+    undo.callback(_forgiving(sns.unsubscribe), SubscriptionArn=made["SubscriptionArn"])
+    return SubscriptionBinding(
+        queue_url=url, queue_arn=arn, dead_letter_queue_url=dead_url, delivery_failure_queue_url=failed_url
+    )
+
+
+def _make_queue(sqs: Any, queue: Queue, more: dict[str, str], undo: ExitStack) -> tuple[str, str]:
+    attributes = {
+        "VisibilityTimeout": str(queue.visibility_timeout_seconds),
+        "MessageRetentionPeriod": str(queue.message_retention_seconds),
+        "MaximumMessageSize": str(queue.maximum_message_size),
+        "ReceiveMessageWaitTimeSeconds": str(queue.receive_wait_time_seconds),
+        "SqsManagedSseEnabled": json.dumps(queue.sqs_managed_sse),
+    } | more
+    if queue.fifo:
+        attributes |= {"FifoQueue": "true", "ContentBasedDeduplication": "false"}
+        attributes |= {"DeduplicationScope": queue.deduplication_scope} if queue.deduplication_scope else {}
+        attributes |= {"FifoThroughputLimit": queue.fifo_throughput_limit} if queue.fifo_throughput_limit else {}
+    url = sqs.create_queue(QueueName=queue.name, Attributes=attributes)["QueueUrl"]
+    undo.callback(_forgiving(sqs.delete_queue), QueueUrl=url)
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    return url, arn
+
+
+def _from_topic(topic: TopicBinding) -> dict[str, str]:
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "sns.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": "*",
+        "Condition": {"ArnEquals": {"aws:SourceArn": topic.arn}},
+    }
+    return {"Policy": _document([statement])}
+
+
+def _document(statements: list[dict[str, Any]]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})
+
+
+def _is_active(configuration: dict[str, Any]) -> bool:
+    if configuration["State"] == "Failed":
+        raise AssertionError(f"the function failed: {configuration.get('StateReason')}")
+    return configuration["State"] == "Active"
+
+
+def _await(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {READY_SECONDS} s: {what}"
+        time.sleep(0.05)
+
+
+def _forgiving(call: Callable[..., Any]) -> Callable[..., None]:
+    """``call`` for clearing up: what a test has deleted itself is no failure."""
+
+    def forgiven(**arguments: Any) -> None:
+        with suppress(ClientError):
+            call(**arguments)
+
+    return forgiven
