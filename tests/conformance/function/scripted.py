@@ -1,0 +1,105 @@
+"""The handler of the conformance suite: does what its message's payload says, and reports what it saw.
+
+The payload is ``{"script": ["retry:4", "complete"], ...}``: one action for each attempt, the last one from then on.
+``"scripts"`` maps subscriptions to scripts of their own.
+
+Where the reports go is said by the variable ``CONFORMANCE_OBSERVER``: a file to append to (``file:///...``), or the
+URL of an SQS queue. ``CONFORMANCE_SHIFT`` is by how many seconds the harness has moved time so far.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from towpath import Aborted, Complete, Context, DeadLetter, FatalError, Message, Outcome, Retry, TransientError
+
+
+def handle(message: Message, context: Context) -> Outcome | None:
+    """Report the attempt, then act it out."""
+    payload = message.payload if isinstance(message.payload, dict) else {}
+    script = payload.get("scripts", {}).get(context.subscription) or payload.get("script", ["complete"])
+    action, _, argument = script[min(context.attempt, len(script)) - 1].partition(":")
+    started = now()
+    try:
+        return act(action, argument, context)
+    finally:
+        observe(
+            {
+                "subscription": context.subscription,
+                "message_id": message.id,
+                "delivery_id": context.delivery_id,
+                "attempt": context.attempt,
+                "action": action,
+                "payload": message.payload or None,
+                "attributes": dict(message.attributes),
+                "correlation_id": message.correlation_id,
+                "started": started,
+                "ended": now(),
+                "pid": os.getpid(),
+            }
+        )
+
+
+def act(action: str, argument: str, context: Context) -> Outcome | None:
+    """One action of a script."""
+    match action:
+        case "complete":
+            return Complete()
+        case "retry":
+            return Retry(reason="scripted", after=float(argument) if argument else None)
+        case "transient":
+            raise TransientError("scripted transient failure", after=float(argument) if argument else None)
+        case "error":
+            raise RuntimeError(f"scripted error in attempt {context.attempt}")
+        case "fatal":
+            raise FatalError("scripted fatal failure")
+        case "dead_letter":
+            return DeadLetter("scripted dead letter")
+        case "release":
+            raise Aborted("shutdown")
+        case "sleep":
+            time.sleep(float(argument))
+            return None
+        case _:
+            raise ValueError(f"the script has no action {action!r}")
+
+
+def crash(message: Message, context: Context) -> Outcome | None:
+    """As ``handle``, but the first attempt ends the whole process, as a kill or a power cut does."""
+    if context.attempt == 1:
+        os._exit(9)
+    return handle(message, context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """A typed payload."""
+
+    number: int
+
+
+def typed(message: Message[Order], context: Context) -> Outcome | None:
+    """Wants an ``Order``; a payload that is none never comes here."""
+    return handle(replace(message, payload={"number": message.payload.number}), context)
+
+
+def now() -> float:
+    """Seconds since the epoch, as the harness counts them."""
+    return time.time() + float(os.environ.get("CONFORMANCE_SHIFT", "0"))
+
+
+def observe(observation: dict[str, Any]) -> None:
+    """Report one attempt. A line appended in one write is whole, also beside other processes."""
+    observer = os.environ["CONFORMANCE_OBSERVER"]
+    text = json.dumps(observation)
+    if observer.startswith("file://"):
+        with open(observer.removeprefix("file://"), "ab", buffering=0) as report:
+            report.write(text.encode() + b"\n")
+        return
+    import boto3
+
+    boto3.client("sqs").send_message(QueueUrl=observer, MessageBody=text)

@@ -1,0 +1,363 @@
+"""The harness that every conformance case is written against, and its four implementations.
+
+A case gets a ``Harness`` and calls ``transport(topology)`` on it. What comes back publishes, works, moves time and
+shows what the handlers saw, alike on every transport; what a transport cannot do is a capability it does not have.
+"""
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from aws_transport.bindings import Bindings
+from tests.servers.clock import advance
+from tests.servers.localstack import Aws
+from tests.servers.provision import Deployment, provisioned
+from towpath import NewMessage, PublishResult, connect
+from towpath.manifest import Manifest
+from towpath.ports import Capability, DeadLetterEntry, Transport
+from towpath.resolve import resolve, with_all_on_database
+from towpath.topology import parse_topology
+from towpath.worker import Worker, WorkerOptions
+
+FUNCTION = Path(__file__).parent / "function"
+ENVIRONMENTS = count(1)
+
+Observation = dict[str, Any]  # one line of scripted.observe
+
+
+class Running(Protocol):
+    """A transport that runs one topology."""
+
+    capabilities: frozenset[Capability]
+
+    def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
+        """Publish; every message must be accepted."""
+
+    def work(self) -> None:
+        """Let handlers run until nothing is due."""
+
+    def advance(self, seconds: float) -> None:
+        """Move time on: by shifting what is stored, or by waiting."""
+
+    def lose_a_worker(self, subscription: str) -> None:
+        """Let a worker of a handler that ends its process run into it."""
+
+    def drain(self, processes: int, threads: int, deliveries: int) -> None:
+        """Let several processes of several threads each work until so many deliveries were handled."""
+
+    def observations(self, subscription: str | None = None) -> list[Observation]:
+        """What handlers saw so far, in the order of their starts."""
+
+    def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
+        """The subscription's dead letters."""
+
+
+class Harness(Protocol):
+    """One transport under test."""
+
+    name: str
+    lost_lease_seconds: float  # how long after a crash its deliveries are surely due again
+
+    def transport(self, topology: Mapping[str, Any]) -> Any:
+        """A context manager that runs ``topology`` (as in topology.toml) and gives a ``Running``."""
+
+
+def manifest_of(topology: Mapping[str, Any], *, host: str | None = None, on_database: bool = False) -> Manifest:
+    """Resolve a case's topology in an environment of its own, so that cases share nothing."""
+    subscriptions = {}
+    for name, written in topology["subscriptions"].items():
+        defaults = {"handler": "scripted:handle", "lease_seconds": 5, "backoff": {"base_seconds": 1, "max_seconds": 2}}
+        subscriptions[name] = defaults | ({"host": host} if host else {}) | written
+        if host == "lambda":
+            subscriptions[name]["lambda"] = {"timeout_seconds": 2, "architecture": _architecture()}
+    parsed = parse_topology({"name": "suite"} | dict(topology) | {"subscriptions": subscriptions}, "the case")
+    if on_database:
+        parsed = with_all_on_database(parsed)
+    return resolve(parsed, f"c{os.getpid()}-{next(ENVIRONMENTS)}")
+
+
+def _architecture() -> str:
+    return "arm64" if platform.machine() == "aarch64" else "x86_64"
+
+
+# --- Databases, and SQS polled by a worker: the same worker, in this process or in others -------------------------
+
+
+@dataclass(kw_only=True)
+class WorkerRunning:
+    """A transport whose handlers run in Towpath's worker."""
+
+    url: str
+    transport: Transport
+    subscriptions: list[str]
+    report: Path
+    move_time: Callable[[float], None]
+    quiet_after: timedelta
+    command_options: list[str] = field(default_factory=list)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self.transport.capabilities
+
+    def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
+        results = self.transport.publish(topic, list(messages))
+        assert [r.error for r in results if r.error] == []
+        return results
+
+    def work(self) -> None:
+        once = self.quiet_after == timedelta(0)
+        options = WorkerOptions(concurrency=4, once=once, idle_exit=None if once else self.quiet_after)
+        Worker(self.transport, self.subscriptions, options).run()
+
+    def advance(self, seconds: float) -> None:
+        self.move_time(seconds)
+
+    def lose_a_worker(self, subscription: str) -> None:
+        process = self._start_worker(subscription, "--idle-exit", "20", "--concurrency", "1")
+        assert process.wait(timeout=60) == 9, "the handler was to end its process"
+
+    def drain(self, processes: int, threads: int, deliveries: int) -> None:
+        started = [self._start_worker("*", "--idle-exit", "3", "--concurrency", str(threads)) for _ in range(processes)]
+        assert [process.wait(timeout=240) for process in started] == [0] * processes
+
+    def observations(self, subscription: str | None = None) -> list[Observation]:
+        lines = self.report.read_text().splitlines() if self.report.exists() else []
+        return _chosen([json.loads(line) for line in lines], subscription)
+
+    def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
+        return self.transport.operator().dead_letters(subscription, 100)
+
+    def _start_worker(self, subscription: str, *options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "towpath", "work", subscription, "--transport", self.url]
+        return subprocess.Popen(
+            [*command, *options, *self.command_options],
+            cwd=FUNCTION,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+def _chosen(observations: list[Observation], subscription: str | None) -> list[Observation]:
+    wanted = [o for o in observations if subscription in (None, o["subscription"])]
+    return sorted(wanted, key=lambda observation: observation["started"])
+
+
+@dataclass(kw_only=True)
+class DatabaseHarness:
+    """SQLite or PostgreSQL. Time is moved by shifting stored times."""
+
+    name: str
+    url: str
+    folder: Path
+    environment: pytest.MonkeyPatch
+    lost_lease_seconds: float = 5 + 2 + 1  # the lease, its back-off, and one to spare
+
+    @contextmanager
+    def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
+        transport: Any = connect(self.url)
+        report = self.folder / "observations.jsonl"
+        self.environment.setenv("CONFORMANCE_OBSERVER", f"file://{report}")
+        shifted = 0.0
+
+        def move_time(seconds: float) -> None:
+            nonlocal shifted
+            shifted += seconds
+            self.environment.setenv("CONFORMANCE_SHIFT", str(shifted))
+            advance(self.url, seconds)
+
+        try:
+            manifest = manifest_of(topology, on_database=True)
+            transport.apply(manifest)
+            yield WorkerRunning(
+                url=self.url,
+                transport=transport,
+                subscriptions=list(manifest.subscriptions),
+                report=report,
+                move_time=move_time,
+                quiet_after=timedelta(0),
+            )
+        finally:
+            transport.close()
+
+
+@dataclass(kw_only=True)
+class PolledHarness:
+    """SNS and SQS on LocalStack, polled by a worker. Time passes by waiting."""
+
+    aws: Aws
+    folder: Path
+    environment: pytest.MonkeyPatch
+    name: str = "aws-worker"
+    lost_lease_seconds: float = 5 + 2  # the lease, and LocalStack puts messages back about once a second
+
+    @contextmanager
+    def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
+        manifest = manifest_of(topology, host="worker")
+        report = self.folder / "observations.jsonl"
+        self.environment.setenv("CONFORMANCE_OBSERVER", f"file://{report}")
+        with provisioned(self.aws, manifest) as deployment, _opened(self, deployment) as transport:
+            yield WorkerRunning(
+                url=_url(self.aws),
+                transport=transport,
+                subscriptions=list(manifest.subscriptions),
+                report=report,
+                move_time=time.sleep,
+                quiet_after=timedelta(seconds=1.5),
+                command_options=_written(self.folder, manifest, deployment.bindings),
+            )
+
+
+@contextmanager
+def _opened(harness: "PolledHarness | LambdaHarness", deployment: Deployment) -> Iterator[Transport]:
+    """The AWS transport on what was deployed, with the credentials and the endpoint of the tests."""
+    environment = harness.environment
+    for name, value in {
+        "TOWPATH_AWS_ENDPOINT": harness.aws.endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }.items():
+        environment.setenv(name, value)
+    environment.delenv("AWS_CA_BUNDLE", raising=False)
+    options = _written(harness.folder, deployment.manifest, deployment.bindings)
+    transport = connect(_url(harness.aws), options[1], bindings=options[3])
+    try:
+        yield transport
+    finally:
+        transport.close()
+
+
+def _url(aws: Aws) -> str:
+    return f"aws://{aws.region}"
+
+
+def _written(folder: Path, manifest: Manifest, bindings: Bindings) -> list[str]:
+    """The manifest and the bindings as files, as command-line options."""
+    manifest_file, bindings_file = folder / "manifest.json", folder / "bindings.json"
+    manifest_file.write_text(manifest.to_json())
+    bindings_file.write_text(bindings.to_json())
+    return ["--manifest", str(manifest_file), "--bindings", str(bindings_file)]
+
+
+# --- SQS through the Lambda runtime: real functions, deployed from a bundled zip -----------------------------------
+
+
+@dataclass(kw_only=True)
+class LambdaRunning:
+    """Handlers run in Lambda functions, which nobody has to start: working is waiting for them."""
+
+    transport: Transport
+    sqs: Any
+    observer_url: str
+    queue_urls: list[str]
+    seen: list[Observation] = field(default_factory=list)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self.transport.capabilities
+
+    def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
+        results = [r for i in range(0, len(messages), 100) for r in self.transport.publish(topic, messages[i : i + 100])]
+        assert [r.error for r in results if r.error] == []
+        return results
+
+    def work(self) -> None:
+        """Wait until no message is visible and no function has reported anything for a while."""
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < 1.5:
+            if self._collect() or any(self._visible(url) for url in self.queue_urls):
+                quiet_since = time.monotonic()
+            time.sleep(0.1)
+
+    def advance(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def lose_a_worker(self, subscription: str) -> None:
+        self.work()
+
+    def drain(self, processes: int, threads: int, deliveries: int) -> None:
+        """The mapping decides how many functions run; here they only have to get it done."""
+        deadline = time.monotonic() + 240
+        while len(self.observations()) < deliveries:
+            assert time.monotonic() < deadline, f"{len(self.seen)} of {deliveries} deliveries were handled"
+        self.work()
+
+    def observations(self, subscription: str | None = None) -> list[Observation]:
+        while self._collect():
+            pass
+        return _chosen(self.seen, subscription)
+
+    def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
+        return self.transport.operator().dead_letters(subscription, 100)
+
+    def _collect(self) -> bool:
+        received = self.sqs.receive_message(QueueUrl=self.observer_url, MaxNumberOfMessages=10, WaitTimeSeconds=0)
+        messages = received.get("Messages", [])
+        self.seen += [json.loads(message["Body"]) for message in messages]
+        if messages:
+            entries = [{"Id": str(i), "ReceiptHandle": m["ReceiptHandle"]} for i, m in enumerate(messages)]
+            self.sqs.delete_message_batch(QueueUrl=self.observer_url, Entries=entries)
+        return bool(messages)
+
+    def _visible(self, url: str) -> bool:
+        wanted = "ApproximateNumberOfMessages"
+        return self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[wanted])["Attributes"][wanted] != "0"
+
+
+@dataclass(kw_only=True)
+class LambdaHarness:
+    """SNS, SQS and Lambda functions on LocalStack. Time passes by waiting."""
+
+    aws: Aws
+    zip_path: Path
+    folder: Path
+    environment: pytest.MonkeyPatch
+    name: str = "aws-lambda"
+    lost_lease_seconds: float = 6 * 2 + 2  # the queue's visibility is six function time-outs
+
+    @contextmanager
+    def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
+        sqs = self.aws.client("sqs")
+        observer_url = sqs.create_queue(QueueName=f"observer-{os.getpid()}-{next(ENVIRONMENTS)}")["QueueUrl"]
+        manifest = _reporting_to(manifest_of(topology, host="lambda"), observer_url)
+        try:
+            with provisioned(self.aws, manifest) as deployment:
+                for name in manifest.subscriptions:
+                    deployment.deploy_function(name, self.zip_path)
+                with _opened(self, deployment) as transport:
+                    yield LambdaRunning(
+                        transport=transport,
+                        sqs=sqs,
+                        observer_url=observer_url,
+                        queue_urls=[binding.queue_url for binding in deployment.bindings.subscriptions.values()],
+                    )
+        finally:
+            sqs.delete_queue(QueueUrl=observer_url)
+
+
+def _reporting_to(manifest: Manifest, observer_url: str) -> Manifest:
+    """The manifest with functions that are told where the suite listens."""
+    subscriptions = {}
+    for name, subscription in manifest.subscriptions.items():
+        function = subscription.aws.function
+        told = replace(function, environment=function.environment | {"CONFORMANCE_OBSERVER": observer_url})
+        subscriptions[name] = replace(subscription, aws=replace(subscription.aws, function=told))
+    return replace(manifest, subscriptions=subscriptions)
+
+
+def stopped(process: subprocess.Popen[bytes]) -> int:
+    """End a worker as an orchestrator does, and answer its exit code."""
+    process.send_signal(signal.SIGTERM)
+    return process.wait(timeout=60)

@@ -1,0 +1,197 @@
+"""The promises of delivery: C01 to C06, C10, C21, C27, C28 and C33, each on every transport."""
+
+import json
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from towpath import NewMessage
+
+ONE = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders"}}}
+TWO = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders"}, "bill": {"topic": "orders"}}}
+
+
+def scripted(*actions, **more):
+    return NewMessage(payload={"script": list(actions)} | more)
+
+
+def attempts(running, subscription=None):
+    return [observation["attempt"] for observation in running.observations(subscription)]
+
+
+@pytest.mark.case("C01", "a message reaches every subscription of its topic, attempt 1")
+def test_a_message_reaches_every_subscription_of_its_topic(harness):
+    with harness.transport(TWO) as running:
+        (result,) = running.publish("orders", scripted("complete", number=7))
+        running.work()
+        for subscription in ("ship", "bill"):
+            (seen,) = running.observations(subscription)
+            assert seen["message_id"] == result.id
+            assert seen["attempt"] == 1
+            assert seen["payload"]["number"] == 7
+
+
+@pytest.mark.case("C02", "subscriptions settle independently")
+def test_subscriptions_settle_independently(harness):
+    with harness.transport(TWO) as running:
+        running.publish("orders", NewMessage(payload={"scripts": {"ship": ["retry:1", "complete"], "bill": ["fatal"]}}))
+        running.work()
+        running.advance(2)
+        running.work()
+        assert attempts(running, "ship") == [1, 2]
+        assert attempts(running, "bill") == [1]
+        assert running.dead_letters("ship") == []
+        assert len(running.dead_letters("bill")) == 1
+
+
+FILTERS = {
+    "exact": ({"kind": ["pdf", "docx"]}, {"kind": "docx"}, [{"kind": "png"}, {"kind": ["png"]}, {}]),
+    "exact in a list": ({"kind": ["pdf"]}, {"kind": ["png", "pdf"]}, [{"kind": ["png", "gif"]}]),
+    "prefix": ({"type": [{"prefix": "text/"}]}, {"type": "text/html"}, [{"type": "image/png"}, {"other": "text/"}]),
+    "exists": ({"tenant": [{"exists": True}]}, {"tenant": "acme"}, [{}, {"kind": "pdf"}]),
+    "does not exist": ({"test": [{"exists": False}]}, {"kind": "pdf"}, [{"test": "yes"}]),
+    "anything-but": ({"kind": [{"anything-but": ["png", "gif"]}]}, {"kind": "pdf"}, [{"kind": "png"}, {}]),
+    "anything-but prefix": ({"k": [{"anything-but": {"prefix": "x-"}}]}, {"k": "y-1"}, [{"k": "x-1"}, {}]),
+    "every key": ({"kind": ["pdf"], "size": ["big"]}, {"kind": "pdf", "size": "big"}, [{"kind": "pdf"}]),
+}
+
+
+@pytest.mark.case("C03", "filters select, missing attributes included")
+def test_filters_select(harness):
+    """All operators in one topology: a subscription for each, and one message for each row of the table."""
+    names = {operator: f"by-{number}" for number, operator in enumerate(FILTERS)}
+    subscriptions = {names[o]: {"topic": "orders", "filter": policy} for o, (policy, _, _) in FILTERS.items()}
+    with harness.transport({"topics": {"orders": {}}, "subscriptions": subscriptions}) as running:
+        for operator, (_, passing, refused) in FILTERS.items():
+            passes = NewMessage(payload={"for": operator, "passes": True}, attributes=passing)
+            running.publish(
+                "orders",
+                passes,
+                *(NewMessage(payload={"for": operator, "passes": False}, attributes=a) for a in refused),
+            )
+        running.work()
+        for operator, name in names.items():
+            own = [o["payload"] for o in running.observations(name) if o["payload"]["for"] == operator]
+            assert own == [{"for": operator, "passes": True}], f"the filter {operator!r}"
+
+
+@pytest.mark.case("C04", "a completed delivery never comes again")
+def test_a_completed_delivery_never_comes_again(harness):
+    with harness.transport(ONE) as running:
+        running.publish("orders", scripted("complete"))
+        running.work()
+        running.advance(harness.lost_lease_seconds)
+        running.work()
+        assert attempts(running) == [1]
+
+
+@pytest.mark.case("C05", "a retry hides for its delay, then comes with attempt 2")
+def test_a_retry_hides_for_its_delay_and_comes_with_attempt_2(harness):
+    with harness.transport(ONE) as running:
+        running.publish("orders", scripted("retry:5", "complete"))
+        running.work()
+        running.work()
+        assert attempts(running) == [1]
+        running.advance(6)
+        running.work()
+        first, second = running.observations()
+        assert second["attempt"] == 2
+        assert second["message_id"] == first["message_id"]
+        assert second["started"] - first["ended"] >= 4.5  # visibility counts from when SQS gets the call
+
+
+@pytest.mark.case("C06", "an expired lease comes again and counts")
+def test_an_expired_lease_comes_again_and_counts(harness):
+    topology = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders", "handler": "scripted:crash"}}}
+    with harness.transport(topology) as running:
+        running.publish("orders", scripted("complete"))
+        running.lose_a_worker("ship")
+        assert attempts(running) == []
+        running.advance(harness.lost_lease_seconds)
+        running.work()
+        assert attempts(running) == [2]
+
+
+@pytest.mark.case("C10", "a dead letter is listed with reason, error, attempts, message")
+def test_a_dead_letter_is_listed_with_reason_error_attempts_and_message(harness):
+    subscription = {"topic": "orders", "max_attempts": 2}
+    with harness.transport({"topics": {"orders": {}}, "subscriptions": {"ship": subscription}}) as running:
+        (result,) = running.publish("orders", scripted("error", number=42))
+        running.work()
+        running.advance(3)
+        running.work()
+        for _ in range(2):  # looking at dead letters changes nothing
+            (letter,) = running.dead_letters("ship")
+            assert letter.reason == "MaxAttemptsExceeded"
+            assert letter.error.startswith("RuntimeError: scripted error in attempt 2")
+            assert letter.attempts == 2
+            assert letter.subscription == "ship"
+            assert letter.message_id == result.id
+            assert json.loads(letter.body)["payload"]["number"] == 42
+
+
+@pytest.mark.case("C21", "a released delivery comes again, attempt by capability")
+def test_a_released_delivery_comes_again(harness):
+    with harness.transport(ONE) as running:
+        running.publish("orders", scripted("release", "complete"))
+        running.work()
+        running.advance(1)
+        running.work()
+        if "release_refunds_attempt" in running.capabilities:
+            # given back with its attempt, so the script's first action comes again and again
+            assert set(attempts(running)) == {1}
+            assert len(attempts(running)) >= 2
+        else:
+            assert attempts(running) == [1, 2]
+
+
+@pytest.mark.case("C27", "transient failures exhaust max_attempts and are dead-lettered with the last error")
+def test_transient_failures_exhaust_max_attempts(harness):
+    subscription = {"topic": "orders", "max_attempts": 3}
+    with harness.transport({"topics": {"orders": {}}, "subscriptions": {"ship": subscription}}) as running:
+        running.publish("orders", scripted("transient:1"))
+        for _ in range(3):
+            running.work()
+            running.advance(2.5)
+        running.work()
+        assert attempts(running) == [1, 2, 3]
+        (letter,) = running.dead_letters("ship")
+        assert letter.reason == "MaxAttemptsExceeded"
+        assert "scripted transient failure" in letter.error
+        assert letter.attempts == 3
+
+
+@pytest.mark.case("C28", "FatalError and an invalid payload are dead-lettered at once")
+def test_a_fatal_error_and_an_invalid_payload_are_dead_lettered_at_once(harness):
+    subscriptions = {"ship": {"topic": "orders"}, "count": {"topic": "numbers", "handler": "scripted:typed"}}
+    with harness.transport({"topics": {"orders": {}, "numbers": {}}, "subscriptions": subscriptions}) as running:
+        running.publish("orders", scripted("fatal"))
+        running.publish("numbers", NewMessage(payload={"number": "many"}), NewMessage(payload={"number": 3}))
+        running.work()
+        assert attempts(running, "ship") == [1]
+        assert [o["payload"] for o in running.observations("count")] == [{"number": 3}]
+        (fatal,) = running.dead_letters("ship")
+        assert fatal.reason == "scripted fatal failure"
+        (invalid,) = running.dead_letters("count")
+        assert invalid.reason == "InvalidPayload"
+        assert "number" in invalid.error
+        assert "many" not in invalid.error, "an error names fields, never values"
+
+
+@pytest.mark.case("C33", "2 processes of 8 threads each claim 2,000 deliveries: none twice while a lease holds (mode none)")
+def test_two_processes_of_eight_threads_claim_none_twice_while_a_lease_holds(harness):
+    deliveries, lease_seconds = 2_000, 120
+    subscription = {"topic": "orders", "lease_seconds": lease_seconds}
+    with harness.transport({"topics": {"orders": {}}, "subscriptions": {"ship": subscription}}) as running:
+        messages = [scripted("complete") for _ in range(deliveries)]
+        published = {r.id for i in range(0, deliveries, 100) for r in running.publish("orders", *messages[i : i + 100])}
+        running.drain(processes=2, threads=8, deliveries=deliveries)
+        seen = running.observations()
+        assert {o["message_id"] for o in seen} == published, "none is lost"
+        runs = Counter(o["delivery_id"] for o in seen)
+        again = [delivery for delivery, times in runs.items() if times > 1]
+        for delivery in again:
+            starts = [o["started"] for o in seen if o["delivery_id"] == delivery]
+            assert all(later - earlier >= lease_seconds for earlier, later in pairwise(starts)), "one under a live lease"
+        assert harness.name == "aws-lambda" or len({o["pid"] for o in seen}) == 2, "both processes took part"
