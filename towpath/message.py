@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 JsonValue: TypeAlias = Any  # any JSON value: mypy has no use for the recursive type at its seams
@@ -40,6 +41,26 @@ class PayloadRef:
     content_type: str | None = None
     size_bytes: int | None = None
     sha256: str | None = None
+
+    @staticmethod
+    def for_file(path: str | Path) -> PayloadRef:
+        """The claim check for a file of this machine: its ``file://`` address, type, size and SHA-256.
+
+        Reads the file once, in bounded memory. Raises ``OSError`` when it cannot be read.
+        """
+        import hashlib
+        import mimetypes
+
+        file = Path(path).resolve()
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256")
+            size = content.tell()
+        return PayloadRef(
+            uri=file.as_uri(),
+            content_type=mimetypes.guess_type(file.name)[0],
+            size_bytes=size,
+            sha256=digest.hexdigest(),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

