@@ -33,7 +33,12 @@ ESM_STANDARD_BATCH: Final = 10_000
 ESM_FIFO_BATCH: Final = 10
 ESM_BATCH_WINDOW_SECONDS: Final = 300
 ESM_MAXIMUM_CONCURRENCY: Final = (2, 1_000)
+LAMBDA_THREADS: Final = (1, 1_000)  # of the 1,024 threads and processes that Lambda gives an environment
 VISIBILITY_TIMEOUT_FACTOR: Final = 6  # queue visibility in function time-outs, as that Lambda page recommends
+
+# Names elsewhere: CreateTable in the API reference of Amazon DynamoDB, PutMetricAlarm in that of Amazon CloudWatch.
+DYNAMODB_TABLE_NAME_LENGTH: Final = 255
+CLOUDWATCH_ALARM_NAME_LENGTH: Final = 255
 
 # CloudFormation: "CloudFormation quotas" allows 500 resources a stack; twenty subscriptions stay well below.
 SUBSCRIPTIONS_PER_STACK: Final = 20
@@ -43,7 +48,9 @@ SCHEMA: Final = "towpath/1"
 MANIFEST_VERSION: Final = 1
 MAX_MESSAGE_BYTES: Final = 261_120  # 256 KiB less 1 KiB for the note that a dead letter carries on SQS
 DEAD_LETTER_NOTE_BYTES: Final = 1_024
+NAME_LENGTH: Final = 20  # of a topology's and an environment's name, which begin every resource's name
 TOPIC_NAME_LENGTH: Final = 200
+DATABASE_RETENTION_DAYS: Final = 3_650
 PARTITION_KEY_LENGTH: Final = 200
 CORRELATION_ID_LENGTH: Final = 200
 ATTRIBUTES: Final = 10
@@ -62,3 +69,8 @@ CHECKPOINT_BYTES: Final = 4_000
 NOTE_LENGTH: Final = 500
 LEASE_GRACE_SECONDS: Final = 5.0
 HEARTBEAT_SECONDS: Final = 30.0
+
+# Alarms of the manifest: Towpath's own choice, which a deployment can override.
+ALARM_PERIOD_SECONDS: Final = 300
+ALARM_AGE_SECONDS: Final = 3_600  # at least; more where a delivery's own retries take longer
+ALARM_IN_FLIGHT: Final = 108_000  # nine tenths of SQS_IN_FLIGHT

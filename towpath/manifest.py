@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from towpath.backoff import BackOff
 from towpath.errors import InvalidManifest, Mistake
-from towpath.records import read_record
+from towpath.records import RecordT, read_record
 from towpath.settlement import PartitionMode, SubscriptionPolicy, SubscriptionStatus
 
 TransportName = Literal["aws", "database"]
@@ -134,7 +134,10 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSubscription:
-    """Everything that a subscription has on AWS. Function and mapping are there for host ``lambda``."""
+    """Everything that a subscription has on AWS. Function and mapping are there for host ``lambda``.
+
+    ``consumer_statements`` are what a consumer of this queue alone needs, for the other hosts.
+    """
 
     queue: Queue
     dead_letter_queue: Queue
@@ -142,6 +145,7 @@ class AwsSubscription:
     sns_subscription: SnsSubscription
     function: Function | None
     event_source_mapping: EventSourceMapping | None
+    consumer_statements: tuple[Statement, ...]
     alarms: tuple[Alarm, ...]
     stack_group: int
 
@@ -192,6 +196,15 @@ class FunctionSettings:
     concurrency: int
     timeout_seconds: int
 
+    def to_json(self) -> str:
+        """Canonical text without a blank, as short as it gets: Lambda has 4 KB for all variables."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @staticmethod
+    def from_json(text: str) -> FunctionSettings:
+        """Read the settings strictly. Raises ``InvalidManifest`` with every mistake."""
+        return _read(FunctionSettings, text, "TOWPATH_SUBSCRIPTION")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
@@ -220,11 +233,7 @@ class Manifest:
     @staticmethod
     def from_json(text: str) -> Manifest:
         """Read a manifest strictly. Raises ``InvalidManifest`` with every mistake."""
-        try:
-            document = json.loads(text)
-        except ValueError as error:
-            raise InvalidManifest("the manifest", [Mistake(path="", problem=f"is not JSON: {error}")]) from error
-        return read_record(Manifest, document, InvalidManifest, "the manifest")
+        return _read(Manifest, text, "the manifest")
 
     @staticmethod
     def load(path: str | Path) -> Manifest:
@@ -236,3 +245,11 @@ class Manifest:
             raise InvalidManifest(str(path), [Mistake(path="", problem=problem)]) from error
         except UnicodeDecodeError as error:
             raise InvalidManifest(str(path), [Mistake(path="", problem="is not UTF-8 text")]) from error
+
+
+def _read(record_type: type[RecordT], text: str, subject: str) -> RecordT:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidManifest(subject, [Mistake(path="", problem=f"is not JSON: {error}")]) from error
+    return read_record(record_type, document, InvalidManifest, subject)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
 from towpath.errors import Mistake, MistakesFound
 
 RecordT = TypeVar("RecordT")
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read_record(record_type: type[RecordT], document: object, error: type[MistakesFound], subject: str) -> RecordT:
@@ -76,11 +79,10 @@ def _mistaken(mistakes: list[Mistake], path: str, problem: str) -> None:
     mistakes.append(Mistake(path=path, problem=problem))
 
 
+def key_path(keys: Iterable[object]) -> str:
+    """The path that leads through ``keys``, as TOML writes it: ``subscriptions."documents.convert".handler``."""
+    return ".".join(key if _BARE_KEY.fullmatch(key) else f'"{key}"' for key in map(str, keys))
+
+
 def _join(path: str, key: object) -> str:
-    return ".".join(_parts(path, str(key)))
-
-
-def _parts(path: str, key: str) -> Iterator[str]:
-    if path:
-        yield path
-    yield f'"{key}"' if "." in key else key
+    return f"{path}.{key_path([key])}" if path else key_path([key])
