@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 JsonValue: TypeAlias = Any  # any JSON value: mypy has no use for the recursive type at its seams
 AttributeValue = str | int | float | tuple[str, ...]
@@ -50,6 +52,7 @@ class PayloadRef:
         """
         import hashlib
         import mimetypes
+        from pathlib import Path
 
         file = Path(path).resolve()
         with file.open("rb") as content:
