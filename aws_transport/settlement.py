@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aws_transport.dead_letter import NOTE_ATTRIBUTE, DeadLetterCopy, DeadLetterNote, copy_for, read_note
 from aws_transport.delivery import SqsAttribute, SqsDelivery, readable_attributes, replay_count
+from aws_transport.first_use import ClientOnFirstUse
 from towpath import limits
 from towpath.message import Clock, utc_now
 from towpath.settlement import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOTE_ATTRIBUTE",
+    "ClientOnFirstUse",
     "DeadLetterNote",
     "SqsAttribute",
     "SqsDelivery",
@@ -95,26 +97,24 @@ class SqsSettler:
     def dead_letter(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
         """Copy the messages to the dead-letter queue with a note of why, then delete them.
 
-        When the copy stands and the deletion fails, the answer says so and the message comes again: a message may
-        leave two copies, and never none.
-        """
-        answers = self.copy_to_dead_letter_queue(letters)
-        copied = [i for i, answer in enumerate(answers) if isinstance(answer, Settled)]
-        deleted = self._delete([letters[i].delivery for i in copied], "dead")
-        for i, answer in zip(copied, deleted, strict=True):
-            answers[i] = answer
-        return answers
-
-    def copy_to_dead_letter_queue(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
-        """Copy the messages as ``dead_letter`` does, and leave deleting them to the caller (Lambda does it itself).
-
-        Each is held for a minute first: that proves the lease, and keeps others away while the copy is made.
+        Each is held for a minute first: that proves the lease, and keeps others away while the copy is made. When the
+        copy stands and the deletion fails, the message comes again: it may leave two copies, and never none.
         """
         answers = self.extend([letter.delivery for letter in letters], timedelta(seconds=_COPY_SECONDS))
         held = [i for i, answer in enumerate(answers) if isinstance(answer, Settled)]
-        for i, answer in zip(held, self._send([letters[i] for i in held]), strict=True):
-            answers[i] = answer
-        return answers
+        answers = _with(answers, held, self.copy_to_dead_letter_queue([letters[i] for i in held]))
+        copied = [i for i in held if isinstance(answers[i], Settled)]
+        return _with(answers, copied, self._delete([letters[i].delivery for i in copied], "dead"))
+
+    def copy_to_dead_letter_queue(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
+        """The copying alone, for a caller whose messages cannot come again meanwhile and are deleted for it: Lambda."""
+
+        def call(part: Sequence[DeadLetterCopy]) -> Mapping[str, Any]:
+            entries = [copy.entry(str(i)) for i, copy in enumerate(part)]
+            return self.client().send_message_batch(QueueUrl=self.dead_letter_queue_url, Entries=entries)
+
+        copies = [self._copy(letter) for letter in letters]
+        return _in_batches(copies, call, Settled(state="dead"), lambda copy: copy.size_bytes)
 
     def _delete(
         self, deliveries: Sequence[Delivery], state: Literal["completed", "discarded", "dead"]
@@ -141,14 +141,6 @@ class SqsSettler:
         held = self.clock() - delivery.received_at + self.receive_margin
         return max(0, limits.SQS_MAX_VISIBILITY_SECONDS - math.ceil(held.total_seconds()))
 
-    def _send(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
-        def call(part: Sequence[DeadLetterCopy]) -> Mapping[str, Any]:
-            entries = [copy.entry(str(i)) for i, copy in enumerate(part)]
-            return self.client().send_message_batch(QueueUrl=self.dead_letter_queue_url, Entries=entries)
-
-        copies = [self._copy(letter) for letter in letters]
-        return _in_batches(copies, call, Settled(state="dead"), lambda copy: copy.size_bytes)
-
     def _copy(self, letter: DeadLettering) -> DeadLetterCopy:
         delivery = letter.delivery
         if not isinstance(delivery, SqsDelivery):
@@ -162,6 +154,11 @@ class SqsSettler:
             replay=delivery.replay,
         )
         return copy_for(self.dead_letter_queue_url, delivery, note)
+
+
+def _with(answers: Sequence[SettleResult], places: Sequence[int], later: Sequence[SettleResult]) -> list[SettleResult]:
+    newer = dict(zip(places, later, strict=True))
+    return [newer.get(i, answer) for i, answer in enumerate(answers)]
 
 
 def _in_batches(

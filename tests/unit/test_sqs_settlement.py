@@ -215,7 +215,7 @@ def test_a_dead_letter_that_cannot_be_copied_is_not_deleted():
 def test_copying_without_deleting_is_left_to_whoever_deletes_otherwise():
     sqs = FakeSqs()
     assert settler(sqs).copy_to_dead_letter_queue([letter()]) == [Settled(state="dead")]
-    assert [name for name, _, _ in sqs.calls] == ["hide", "send"]
+    assert [name for name, _, _ in sqs.calls] == ["send"]
 
 
 def test_copies_are_sent_in_batches_within_ten_entries_and_the_byte_limit():
