@@ -103,7 +103,7 @@ class Worker:
         for service in self._services:
             if service.fault is not None:
                 raise service.fault
-        return self._total()
+        return self.counts
 
     def stop(self) -> None:
         """Claim nothing more and drain. Safe from a signal handler and from any thread."""
@@ -115,7 +115,9 @@ class Worker:
         for service in self._services:
             service.abort()
 
-    def _total(self) -> Counts:
+    @property
+    def counts(self) -> Counts:
+        """What was done so far, over all subscriptions."""
         total = Counts()
         for service in self._services:
             total.received += service.counts.received

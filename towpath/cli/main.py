@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from towpath.cli import operate
+from towpath.cli.demo import demo
 from towpath.cli.output import print_failure
 from towpath.cli.publish import publish
 from towpath.cli.topology import manifest_commands, topology_commands
@@ -33,6 +34,7 @@ def build_app() -> typer.Typer:
     app.callback()(_root)
     app.add_typer(topology_commands(), name="topology")
     app.add_typer(manifest_commands(), name="manifest")
+    app.command()(demo)
     app.command()(operate.apply)
     app.command()(publish)
     app.command()(work)

@@ -32,9 +32,21 @@ def print_json(data: JsonValue) -> None:
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
+def print_document(text: str) -> None:
+    """A document on standard output, as it is."""
+    sys.stdout.write(text)
+
+
+def print_sentence(sentence: str) -> None:
+    """What was done or found, for people: one line, however long, and never read as markup."""
+    console().print(escape(sentence), soft_wrap=True)
+
+
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """A table for people; ``None`` shows as a dash, and text is shown as it is, never as markup."""
-    table = Table(*headings, title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")  # a name that is cut short names nothing
     for row in rows:
         table.add_row(*("-" if cell is None else escape(str(cell)) for cell in row))
     console().print(table)

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from towpath.cli.output import JsonFlag, console, print_failure, print_json, print_table
+from towpath.cli.output import JsonFlag, print_document, print_failure, print_json, print_sentence, print_table
 from towpath.errors import InvalidTopology, Mistake
 from towpath.manifest import Manifest
 from towpath.resolve import resolve, with_all_on_database
 from towpath.topology import Topology, load_topology, topology_schema, warnings_of
 
-TopologyFile = Annotated[Path, typer.Argument(metavar="[FILE]", help="The topology, as TOML or JSON.")]
+TopologyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The topology, as TOML or JSON.")]
 
 
 class AllOn(StrEnum):
@@ -57,8 +57,8 @@ def _check(file: TopologyFile = Path("topology.toml"), as_json: JsonFlag = False
         return
     _print_tables(topology)
     for warning in warnings:
-        console().print(f"warning: {warning}", markup=False, soft_wrap=True)
-    console().print(f"{file} has no mistakes.", markup=False, soft_wrap=True)
+        print_sentence(f"warning: {warning}")
+    print_sentence(f"{file} has no mistakes.")
 
 
 def _mistake(mistake: Mistake) -> dict[str, str | int | None]:
@@ -104,7 +104,7 @@ def _render(
         topology = with_all_on_database(topology)
     manifest = resolve(topology, environment)
     if output == "-":
-        console().file.write(manifest.to_json())
+        print_document(manifest.to_json())
         return
     _write(manifest, Path(output))
 
@@ -115,5 +115,5 @@ def _write(manifest: Manifest, path: Path) -> None:
     except OSError as error:
         print_failure(f"{path} cannot be written: {error.strerror}")
         raise typer.Exit(1) from error
-    counts = f"{len(manifest.topics)} topics, {len(manifest.subscriptions)} subscriptions"
-    console().print(f"Wrote {path}: {counts} in environment {manifest.environment}.", markup=False, soft_wrap=True)
+    counts = f"topics: {len(manifest.topics)}, subscriptions: {len(manifest.subscriptions)}"
+    print_sentence(f"Wrote {path} for the environment {manifest.environment} ({counts}).")
