@@ -64,9 +64,20 @@ class MistakesFound(TowpathError):
     def __init__(self, subject: str, mistakes: Sequence[Mistake]) -> None:
         self.subject = subject
         self.mistakes = tuple(mistakes)
+        super().__init__(self._sentence() or self._list())
+
+    def _sentence(self) -> str | None:
+        """For one mistake that is about the subject as a whole."""
+        if len(self.mistakes) != 1 or self.mistakes[0].path:
+            return None
+        (mistake,) = self.mistakes
+        where = f", line {mistake.line}," if mistake.line is not None else ""
+        return f"{self.subject}{where} {mistake.problem}"
+
+    def _list(self) -> str:
         listed = "\n".join(f"  {mistake}" for mistake in self.mistakes)
         noun = "mistake" if len(self.mistakes) == 1 else "mistakes"
-        super().__init__(f"{subject} has {len(self.mistakes)} {noun}:\n{listed}")
+        return f"{self.subject} has {len(self.mistakes)} {noun}:\n{listed}"
 
 
 class InvalidTopology(MistakesFound):
@@ -117,8 +128,16 @@ class UnknownTransport(TowpathError):
     """No installed package serves the scheme of this transport URL."""
 
 
+class InvalidTransportUrl(TowpathError):
+    """The transport URL has a scheme that is served, and is not written as that transport reads it."""
+
+
 class TransportUnavailable(TowpathError):
     """The transport did not answer, throttled or dropped the connection; trying again later can succeed."""
+
+
+class TransportRejected(TowpathError):
+    """The transport refused the call as the caller's fault (a right, a missing resource); waiting changes nothing."""
 
 
 class SchemaOutdated(TowpathError):
@@ -143,3 +162,11 @@ class ApplyRefused(TowpathError):
 
 class Unsupported(TowpathError):
     """This transport cannot do what was asked; the message names the missing capability."""
+
+
+class InvalidEnvironment(TowpathError):
+    """A variable of a Lambda function's environment is missing or wrong; the function cannot start."""
+
+
+class InvalidEvent(TowpathError):
+    """What Lambda handed over is no SQS event: the function is wired to something else than its queue."""

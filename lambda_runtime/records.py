@@ -1,0 +1,101 @@
+"""Records of an SQS event, as Lambda hands them over: read into deliveries, and put into lanes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from aws_transport.settlement import SqsAttribute, SqsDelivery, readable_attributes, replay_count
+from towpath.errors import InvalidEvent
+from towpath.settlement import SubscriptionPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A delivery and its record's position in the event."""
+
+    position: int
+    delivery: SqsDelivery
+
+
+Lane = Sequence[Slot]  # deliveries that run one after another
+
+
+def records_of(event: Any) -> list[Any]:
+    """The event's records, which may be none. Raises ``InvalidEvent`` for what SQS never sent.
+
+    An event whose records all lack a message id is refused as a whole: not one of them could be reported as failed,
+    and a record that is not reported counts as done.
+    """
+    records = event.get("Records") if isinstance(event, Mapping) else None
+    if not isinstance(records, list):
+        raise InvalidEvent("the event has no list 'Records'; this handler takes the events of an SQS queue")
+    if records and all(record_id(record) is None for record in records):
+        raise InvalidEvent("no record has a 'messageId'; this handler takes the events of an SQS queue")
+    return records
+
+
+def record_id(record: Any) -> str | None:
+    """The id by which Lambda knows the record, or ``None`` for what is no SQS record."""
+    found = record.get("messageId") if isinstance(record, Mapping) else None
+    return found if isinstance(found, str) and found else None
+
+
+def read_delivery(record: Any, policy: SubscriptionPolicy, received_at: datetime) -> SqsDelivery | None:
+    """The delivery that ``record`` is; ``None`` when it lacks what every SQS record has."""
+    message_id = record_id(record)
+    if message_id is None:
+        return None
+    try:
+        system = record["attributes"]
+        attempt = int(system["ApproximateReceiveCount"])
+        body, handle, group_id = record["body"], record["receiptHandle"], system.get("MessageGroupId")
+        carried = {name: _attribute(found) for name, found in (record.get("messageAttributes") or {}).items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    if not isinstance(body, str) or not isinstance(handle, str) or not handle or attempt < 1:
+        return None
+    replay = replay_count(carried)
+    return SqsDelivery(
+        id=message_id,
+        subscription=policy.subscription,
+        topic=policy.topic,
+        attempt=attempt,
+        is_replay=replay > 0,
+        message_id=message_id,
+        body=body,
+        attributes=readable_attributes(carried),
+        lease_token=handle,
+        received_at=received_at,
+        group_id=group_id,
+        replay=replay,
+        sqs_attributes=carried,
+    )
+
+
+def lanes_of(slots: Iterable[Slot], *, fifo: bool) -> list[Lane]:
+    """The lanes, by their first record: one for each message group of a FIFO queue, else one for each message.
+
+    A standard queue's groups (fair queues) promise no order, so its records share a lane only when SQS delivered the
+    same message twice.
+    """
+    lanes: dict[str, list[Slot]] = {}
+    for slot in slots:
+        delivery = slot.delivery
+        key = delivery.group_id if fifo and delivery.group_id else delivery.message_id
+        lanes.setdefault(key, []).append(slot)
+    return list(lanes.values())
+
+
+def _attribute(found: Mapping[str, Any]) -> SqsAttribute:
+    data_type, text, encoded = found["dataType"], found.get("stringValue"), found.get("binaryValue")
+    if isinstance(text, str):
+        return SqsAttribute(data_type=data_type, value=text)
+    try:
+        return SqsAttribute(data_type=data_type, value=base64.b64decode(encoded or "", validate=True))
+    except binascii.Error:
+        return SqsAttribute(data_type=data_type, value=b"")
