@@ -184,9 +184,9 @@ def settle(decisions: Sequence[Decision], settler: Settler) -> list[SettleResult
 
 
 def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseconds: float) -> None:
-    """One structured line for a delivery and what became of it: ids and numbers, never a payload."""
+    """One structured line for a delivery and what became of it: ids, numbers and errors, never a payload."""
     delivery = decision.delivery
-    ids = {
+    facts = _why(decision) | {
         "subscription": delivery.subscription,
         "delivery_id": delivery.id,
         "message_id": delivery.message_id,
@@ -195,23 +195,30 @@ def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseco
     }
     match result:
         case Settled(state=state):
-            reason = _reason(decision)
-            log.info("delivery %s", state, extra=ids | {"state": state} | ({"reason": reason} if reason else {}))
+            log.info("delivery %s", state, extra=facts | {"state": state})
         case LeaseLost():
-            log.warning("lease lost; the delivery goes to another worker", extra=ids | {"state": "lease_lost"})
+            log.warning("lease lost; the delivery goes to another worker", extra=facts | {"state": "lease_lost"})
         case Failed(error=error):
-            log.error("could not settle; the delivery comes again: %s", error, extra=ids | {"state": "failed"})
+            log.error("could not settle; the delivery comes again: %s", error, extra=facts | {"state": "failed"})
         case _:
             assert_never(result)
 
 
-def _reason(decision: Decision) -> str:
+def _why(decision: Decision) -> dict[str, object]:
     match decision:
-        case DeadLettering(reason=reason) | Discard(reason=reason):
-            return reason
+        case DeadLettering(reason=reason, failure=failure):
+            return {"reason": reason} | _failed(failure)
         case Retrial(failure=failure):
-            return str(failure)
+            return {"reason": str(failure)} | _failed(failure)
+        case Discard(reason=reason):
+            return {"reason": reason}
         case Completion() | Release() | Forfeit():
-            return ""
+            return {}
         case _:
             assert_never(decision)
+
+
+def _failed(failure: Failure | None) -> dict[str, object]:
+    if failure is None:
+        return {}
+    return {"error": str(failure)} | ({"traceback": failure.traceback} if failure.traceback else {})
