@@ -204,7 +204,7 @@ def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseco
             assert_never(result)
 
 
-def _why(decision: Decision) -> dict[str, object]:
+def _why(decision: Decision) -> dict[str, str]:
     match decision:
         case DeadLettering(reason=reason, failure=failure):
             return {"reason": reason} | _failed(failure)
@@ -218,7 +218,7 @@ def _why(decision: Decision) -> dict[str, object]:
             assert_never(decision)
 
 
-def _failed(failure: Failure | None) -> dict[str, object]:
+def _failed(failure: Failure | None) -> dict[str, str]:
     if failure is None:
         return {}
     return {"error": str(failure)} | ({"traceback": failure.traceback} if failure.traceback else {})
