@@ -1,0 +1,123 @@
+"""The transport ``aws://``: SNS topics to publish to, SQS queues to consume from, as the manifest and bindings say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from aws_transport.address import Address
+from aws_transport.bindings import BINDINGS_VARIABLE, Bindings
+from aws_transport.clients import ENDPOINT_VARIABLE, Clients, make_clients
+from aws_transport.consumer import SqsConsumer
+from aws_transport.operator import SqsOperator
+from aws_transport.publisher import SnsPublisher
+from aws_transport.settlement import SqsSettler
+from towpath.envelope import Sources
+from towpath.errors import InvalidManifest, Mistake, SubscriptionNotFound
+from towpath.manifest import Manifest, Subscription
+from towpath.message import NewMessage, PublishResult, utc_now
+from towpath.ports import Capability
+from towpath.settlement import SubscriptionPolicy
+from towpath.transports import Options
+
+# What SQS and SNS can do of all that a transport may. Not among them, for instance: a release keeps its attempt, an
+# expired lease comes back at once, counts are approximate, and nothing can be held back at publishing.
+CAPABILITIES: Final[frozenset[Capability]] = frozenset({"exclusive_backoff_holds_key"})
+
+
+def open_transport(url: str, options: Options) -> AwsTransport:
+    """Open ``aws://REGION?profile=..&role_arn=..&external_id=..``; no call is made yet.
+
+    Without ``options.bindings`` the file that ``TOWPATH_BINDINGS`` names is read; ``TOWPATH_AWS_ENDPOINT`` is called
+    instead of AWS when set. Raises ``InvalidTransportUrl``, ``InvalidManifest``, ``InvalidBindings``.
+    """
+    address = Address.parse(url)
+    if options.manifest is None:
+        problem = "is not given; 'towpath manifest render' writes it, and --manifest or TOWPATH_MANIFEST names it"
+        raise InvalidManifest("the manifest", [Mistake(path="", problem=problem)])
+    named = os.environ.get(BINDINGS_VARIABLE)
+    bindings = Bindings.load(options.bindings or (Path(named) if named else None))
+    clients = make_clients(address, os.environ.get(ENDPOINT_VARIABLE) or None)
+    sources = Sources(clock=utc_now, random_bytes=os.urandom)
+    return AwsTransport(manifest=options.manifest, bindings=bindings, clients=clients, sources=sources)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsTransport:
+    """``towpath.ports.Transport`` on SNS and SQS."""
+
+    manifest: Manifest
+    bindings: Bindings
+    clients: Clients
+    sources: Sources
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What SNS and SQS can do."""
+        return CAPABILITIES
+
+    def publish(
+        self, topic: str, messages: Sequence[NewMessage], *, connection: object | None = None
+    ) -> list[PublishResult]:
+        """See ``SnsPublisher.publish``."""
+        publisher = SnsPublisher(
+            topics=self.manifest.topics,
+            bindings=self.bindings.topics,
+            client=self.clients.sns,
+            sources=self.sources,
+        )
+        return publisher.publish(topic, messages, connection=connection)
+
+    def policies(self) -> Mapping[str, SubscriptionPolicy]:
+        """The subscriptions with host ``worker`` on AWS.
+
+        Those with host ``lambda`` are not among them: a worker would compete with the function for their messages.
+        """
+        served = {name: s for name, s in self._on_aws().items() if s.host == "worker"}
+        return {name: subscription.policy(name) for name, subscription in served.items()}
+
+    def consumer(self, subscription: str) -> SqsConsumer:
+        """A consumer of a subscription with host ``worker``; raises ``SubscriptionNotFound`` for any other."""
+        found = self._on_aws().get(subscription)
+        if found is None or found.aws is None:
+            served = ", ".join(sorted(self.policies())) or "none"
+            raise SubscriptionNotFound(subscription, f"a worker may serve these of the manifest on AWS: {served}")
+        if found.host != "worker":
+            problem = f"its host is {found.host!r}, which a worker would compete with for its messages"
+            raise SubscriptionNotFound(subscription, problem)
+        binding = self.bindings.subscriptions.get(subscription)
+        if binding is None:
+            problem = "the bindings lack it: deploy the manifest, and give the bindings of that deployment"
+            raise SubscriptionNotFound(subscription, problem)
+        settler = SqsSettler(
+            client=lambda: self.clients.sqs,
+            queue_url=binding.queue_url,
+            dead_letter_queue_url=binding.dead_letter_queue_url,
+            clock=self.sources.clock,
+        )
+        return SqsConsumer(
+            client=self.clients.sqs,
+            policy=found.policy(subscription),
+            fifo=found.aws.queue.fifo,
+            settler=settler,
+            clock=self.sources.clock,
+        )
+
+    def operator(self) -> SqsOperator:
+        """The operator's view of every subscription on AWS."""
+        return SqsOperator(
+            subscriptions=self._on_aws(),
+            bindings=self.bindings.subscriptions,
+            client=self.clients.sqs,
+            clock=self.sources.clock,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.clients.close()
+
+    def _on_aws(self) -> dict[str, Subscription]:
+        return {name: s for name, s in self.manifest.subscriptions.items() if s.aws is not None}
