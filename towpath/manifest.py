@@ -136,7 +136,8 @@ class Alarm:
 class AwsSubscription:
     """Everything that a subscription has on AWS. Function and mapping are there for host ``lambda``.
 
-    ``consumer_statements`` are what a consumer of this queue alone needs, for the other hosts.
+    ``consumer_statements`` are what a consumer of this queue alone needs, for the other hosts: a worker its queue
+    and its dead letters, an external consumer its queue.
     """
 
     queue: Queue

@@ -29,9 +29,14 @@ def publisher_statements(topics: Iterable[AwsTopic]) -> tuple[Statement, ...]:
     )
 
 
-def consumer_statements(queue: Queue, dead_letter_queue: Queue) -> tuple[Statement, ...]:
-    """What receiving from one subscription's queue and settling needs, wherever it is done."""
+def worker_statements(queue: Queue, dead_letter_queue: Queue) -> tuple[Statement, ...]:
+    """What a worker needs that handles this subscription alone."""
     return _consuming([queue], [dead_letter_queue])
+
+
+def external_statements(queue: Queue) -> tuple[Statement, ...]:
+    """What a consumer needs that is not ours: its queue. Its dead letters are SQS's work."""
+    return _consuming([queue], [])
 
 
 def function_statements(queue: Queue, dead_letter_queue: Queue, log_group_name: str) -> tuple[Statement, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from towpath import limits
 from towpath.filters import FilterPolicy
@@ -15,8 +15,9 @@ from towpath.manifest import (
     FunctionSettings,
     Queue,
     SnsSubscription,
+    Statement,
 )
-from towpath.resolve.access import consumer_statements, function_statements
+from towpath.resolve.access import external_statements, function_statements, worker_statements
 from towpath.resolve.alarms import function_alarms, queue_alarms, slowest_seconds
 from towpath.resolve.names import Names
 from towpath.settlement import SubscriptionPolicy
@@ -69,7 +70,7 @@ def aws_subscription(names: Names, given: Given) -> AwsSubscription:
         sns_subscription=_sns_subscription(given),
         function=function,
         event_source_mapping=_event_source_mapping(given) if function is not None else None,
-        consumer_statements=consumer_statements(queue, dead_letters) if function is None else (),
+        consumer_statements=_consumer_statements(given, queue, dead_letters),
         alarms=tuple(alarms),
         stack_group=given.stack_group,
     )
@@ -147,6 +148,18 @@ def _max_receive_count(given: Given) -> int:
     """
     extra = 0 if given.host == "external" else limits.REDRIVE_EXTRA
     return given.policy.max_attempts + extra
+
+
+def _consumer_statements(given: Given, queue: Queue, dead_letter_queue: Queue) -> tuple[Statement, ...]:
+    match given.host:
+        case "lambda":
+            return ()
+        case "worker":
+            return worker_statements(queue, dead_letter_queue)
+        case "external":
+            return external_statements(queue)
+        case _:
+            assert_never(given.host)
 
 
 def _sns_subscription(given: Given) -> SnsSubscription:

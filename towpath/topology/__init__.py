@@ -58,8 +58,9 @@ def parse_topology(document: Mapping[str, Any], source: str = "the topology") ->
 
 def _checked(document: Mapping[str, Any], source: str, line_of: LineOf) -> Topology:
     topology, findings = read_shape(document)
-    doubtful = [path for finding in findings for path in (finding.path, finding.meant) if path is not None]
-    findings += independent((finding for rule in RULES for finding in rule(topology)), doubtful)
+    for rule in RULES:  # in their order: what breaks one rule is in doubt for those after it
+        doubtful = [path for finding in findings for path in (finding.path, finding.meant) if path is not None]
+        findings.extend(independent(rule(topology), doubtful))
     if findings:
         raise InvalidTopology(source, mistakes_of(findings, line_of))
     return topology

@@ -18,7 +18,7 @@ _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 def read_text(path: FilePath) -> str:
     """The text of the file. Raises ``InvalidTopology`` when it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         problem = "does not exist; name the topology's file, or go to the folder that holds topology.toml"
         raise InvalidTopology(str(path), [Mistake(path="", problem=problem)]) from error

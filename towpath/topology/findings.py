@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -41,8 +42,14 @@ def independent(findings: Iterable[Finding], doubtful: Iterable[Path]) -> Iterat
 
 def mistakes_of(findings: Iterable[Finding], line_of: LineOf) -> list[Mistake]:
     """The findings as mistakes, in the order of the file where lines are known."""
-    mistakes = [Mistake(path=_told(f), problem=f.problem, line=line_of(f.path)) for f in findings]
+    mistakes = [Mistake(path=_told(f), problem=f.problem, line=line_of(_place(f))) for f in findings]
     return sorted(mistakes, key=lambda mistake: (mistake.line or 0, mistake.path))
+
+
+def _place(finding: Finding) -> Path:
+    """Where to look for it in the file: a filter's keys may have lines of their own."""
+    first_key = re.match(r"[^.\[]+", finding.inside)
+    return (*finding.path, first_key[0]) if first_key else finding.path
 
 
 def _told(finding: Finding) -> str:

@@ -182,7 +182,6 @@ def _processing_ends_before_the_function(topology: Topology) -> Iterator[Finding
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    _names,
     _topic_exists,
     _ordered_needs_a_database,
     _exclusive_needs_fifo,
@@ -194,6 +193,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _filter_is_valid,
     _batches_fit_the_queue,
     _processing_ends_before_the_function,
+    _names,  # last: a name's path is the beginning of all paths in its table
 )
 
 
