@@ -18,10 +18,8 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(language):
-    for page in PAGES:
-        found = [code for name, code in FENCE.findall(page.read_text()) if name == language]
-        if found:
-            yield pytest.param(found, id=str(page.relative_to(PROJECT)))
+    found = {page: [c for name, c in FENCE.findall(page.read_text()) if name == language] for page in PAGES}
+    return [pytest.param(code, id=str(page.relative_to(PROJECT))) for page, code in found.items() if code]
 
 
 def clone(folder):
