@@ -157,6 +157,7 @@ class PublishResult:
     error: PublishError | None = None
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -167,7 +168,7 @@ def is_message_id(text: object) -> bool:
 
 def new_message_id(now: datetime, random_bytes: RandomBytes) -> str:
     """A UUIDv7 (RFC 9562, section 5.7): 48 bits of milliseconds, then 74 random bits."""
-    milliseconds = int(now.timestamp() * 1000)
+    milliseconds = (now - _EPOCH) // timedelta(milliseconds=1)  # exact, which a float of seconds is not
     value = milliseconds << 80 | int.from_bytes(random_bytes(10), "big")
     value = value & ~(0xF << 76) | 7 << 76
     value = value & ~(0x3 << 62) | 2 << 62
@@ -182,4 +183,4 @@ def utc_now() -> datetime:
 
 def format_time(moment: datetime) -> str:
     """UTC with milliseconds, as the envelope writes it: ``2026-01-31T08:15:00.123Z``."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
