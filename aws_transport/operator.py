@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from aws_transport.bindings import SubscriptionBinding
+from aws_transport.dead_letter import NOTE_ATTRIBUTE, DeadLetterNote, read_note
 from aws_transport.faults import translated
-from aws_transport.settlement import NOTE_ATTRIBUTE, DeadLetterNote, read_note
 from towpath import limits
 from towpath.envelope import Origin, decode
 from towpath.errors import InvalidEnvelope, SubscriptionNotFound, UnsupportedSchema

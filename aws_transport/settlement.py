@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from aws_transport.dead_letter import NOTE_ATTRIBUTE, DeadLetterCopy, DeadLetterNote, copy_for, read_note
 from aws_transport.delivery import SqsAttribute, SqsDelivery, readable_attributes, replay_count
 from aws_transport.first_use import ClientOnFirstUse
 from towpath import limits
@@ -33,14 +32,13 @@ if TYPE_CHECKING:
         DeleteMessageBatchRequestEntryTypeDef,
     )
 
+    from aws_transport.dead_letter import DeadLetterCopy
+
 __all__ = [
-    "NOTE_ATTRIBUTE",
     "ClientOnFirstUse",
-    "DeadLetterNote",
     "SqsAttribute",
     "SqsDelivery",
     "SqsSettler",
-    "read_note",
     "readable_attributes",
     "replay_count",
 ]
@@ -145,6 +143,8 @@ class SqsSettler:
         delivery = letter.delivery
         if not isinstance(delivery, SqsDelivery):
             raise TypeError(f"a dead letter on SQS needs an SqsDelivery, not a {type(delivery).__name__}")
+        from aws_transport.dead_letter import DeadLetterNote, copy_for
+
         note = DeadLetterNote(
             reason=letter.reason,
             error=str(letter.failure) if letter.failure is not None else "",

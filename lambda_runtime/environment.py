@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from towpath.errors import InvalidEnvironment, InvalidManifest
-from towpath.manifest import FunctionSettings
+from towpath.function_settings import FunctionSettings
 
 SUBSCRIPTION = "TOWPATH_SUBSCRIPTION"
 QUEUE_URL = "TOWPATH_QUEUE_URL"

@@ -1,6 +1,4 @@
-"""The manifest: the topology with every default and every derived value written out. Read with the standard library
-alone, so that a Lambda function can.
-"""
+"""The manifest: the topology with every default and every derived value written out."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Any, Literal
 
 from towpath.backoff import BackOff
 from towpath.errors import InvalidManifest, Mistake
-from towpath.records import RecordT, read_record
+from towpath.records import read_json_record
 from towpath.settlement import PartitionMode, SubscriptionPolicy, SubscriptionStatus
 
 TransportName = Literal["aws", "database"]
@@ -189,25 +187,6 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionSettings:
-    """What a Lambda function is told of its subscription, as JSON in the variable ``TOWPATH_SUBSCRIPTION``."""
-
-    policy: SubscriptionPolicy
-    fifo: bool
-    concurrency: int
-    timeout_seconds: int
-
-    def to_json(self) -> str:
-        """Canonical text without a blank, as short as it gets: Lambda has 4 KB for all variables."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-    @staticmethod
-    def from_json(text: str) -> FunctionSettings:
-        """Read the settings strictly. Raises ``InvalidManifest`` with every mistake."""
-        return _read(FunctionSettings, text, "TOWPATH_SUBSCRIPTION")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """The policies of people and programs outside the functions."""
 
@@ -234,7 +213,7 @@ class Manifest:
     @staticmethod
     def from_json(text: str) -> Manifest:
         """Read a manifest strictly. Raises ``InvalidManifest`` with every mistake."""
-        return _read(Manifest, text, "the manifest")
+        return read_json_record(Manifest, text, InvalidManifest, "the manifest")
 
     @staticmethod
     def load(path: str | Path) -> Manifest:
@@ -246,11 +225,3 @@ class Manifest:
             raise InvalidManifest(str(path), [Mistake(path="", problem=problem)]) from error
         except UnicodeDecodeError as error:
             raise InvalidManifest(str(path), [Mistake(path="", problem="is not UTF-8 text")]) from error
-
-
-def _read(record_type: type[RecordT], text: str, subject: str) -> RecordT:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidManifest(subject, [Mistake(path="", problem=f"is not JSON: {error}")]) from error
-    return read_record(record_type, document, InvalidManifest, subject)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import types
 import typing
@@ -27,6 +28,15 @@ def read_record(record_type: type[RecordT], document: object, error: type[Mistak
     if mistakes:
         raise error(subject, mistakes)
     return typing.cast("RecordT", record)
+
+
+def read_json_record(record_type: type[RecordT], text: str, error: type[MistakesFound], subject: str) -> RecordT:
+    """Make ``record_type`` of JSON text, as ``read_record`` does. Text that is no JSON is a mistake too."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as cause:
+        raise error(subject, [Mistake(path="", problem=f"is not JSON: {cause}")]) from cause
+    return read_record(record_type, document, error, subject)
 
 
 def _read(wanted: Any, value: object, path: str, mistakes: list[Mistake]) -> Any:

@@ -6,7 +6,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from aws_transport.settlement import NOTE_ATTRIBUTE, SqsAttribute, SqsDelivery, SqsSettler, read_note
+from aws_transport.dead_letter import NOTE_ATTRIBUTE, read_note
+from aws_transport.settlement import SqsAttribute, SqsDelivery, SqsSettler
 from towpath.settlement import Completion, DeadLettering, Failed, Failure, LeaseLost, Release, Retrial, Settled
 
 REGION = "eu-west-1"

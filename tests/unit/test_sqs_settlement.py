@@ -8,13 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from aws_transport.dead_letter import NOTE_ATTRIBUTE, DeadLetterNote, read_note
 from aws_transport.settlement import (
-    NOTE_ATTRIBUTE,
-    DeadLetterNote,
     SqsAttribute,
     SqsDelivery,
     SqsSettler,
-    read_note,
     readable_attributes,
     replay_count,
 )

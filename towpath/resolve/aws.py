@@ -7,12 +7,12 @@ from typing import Literal, assert_never
 
 from towpath import limits
 from towpath.filters import FilterPolicy
+from towpath.function_settings import FunctionSettings
 from towpath.manifest import (
     AwsSubscription,
     AwsTopic,
     EventSourceMapping,
     Function,
-    FunctionSettings,
     Queue,
     SnsSubscription,
     Statement,
