@@ -3,11 +3,15 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+from local_transport.connections import Database
+from local_transport.schema import upgrade
 from tests.servers.localstack import Aws, LocalStackUnavailable, private_localstack
+from tests.servers.postgres import PostgresUnavailable, fresh_database, private_cluster
 
 
 def left_out(what: str, reason: str) -> NoReturn:
@@ -26,3 +30,33 @@ def aws() -> Iterator[Aws]:
         except LocalStackUnavailable as error:
             left_out("LocalStack", str(error))
         yield Aws(endpoint=endpoint, region="eu-west-1")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server: a private one, or what ``TOWPATH_POSTGRES_URL`` names."""
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(private_cluster())
+        except PostgresUnavailable as error:
+            left_out("PostgreSQL", str(error))
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """The URL of a new, empty PostgreSQL database."""
+    with fresh_database(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a new database that has the tables, once for each kind of database."""
+    url: str = f"sqlite:///{tmp_path}/towpath.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    database = Database(url)
+    upgrade(database)
+    database.close()
+    return url

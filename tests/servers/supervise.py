@@ -1,4 +1,4 @@
-"""Runs a command for as long as standard input stays open: ``python supervise.py COMMAND...``.
+"""Runs a command for as long as standard input stays open: ``python supervise.py [--user NAME] COMMAND...``.
 
 Whoever starts this holds the other end of that pipe, so the command and its children end with their starter, however
 the starter ends. They get SIGTERM, ten seconds, SIGKILL.
@@ -16,7 +16,8 @@ GRACE_SECONDS = 10
 
 
 def main() -> int:
-    process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)
+    user, command = (sys.argv[2], sys.argv[3:]) if sys.argv[1] == "--user" else (None, sys.argv[1:])
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, user=user)
     threading.Thread(target=_end_after_starter, args=(process,), daemon=True).start()
     code = process.wait()
     _signal_group(process.pid, signal.SIGKILL)  # children that outlived it

@@ -1,0 +1,98 @@
+"""One database: its connections and transactions, with foreign errors translated into Towpath's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from local_transport.dialects import Dialect, dialect_of
+from towpath.errors import SchemaOutdated, TransportUnavailable, UnknownTransport
+
+
+class Conflicted(TransportUnavailable):
+    """A transaction was refused because of another one (deadlock, serialization); it can be run again at once."""
+
+
+class Database:
+    """The connections to one database. Thread-safe; not to be shared with a forked process.
+
+    Its context managers raise ``TransportUnavailable`` for what may pass, ``SchemaOutdated`` when tables are missing,
+    and let through what can only be a defect.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = _parsed(url)
+        self.dialect: Dialect = dialect_of(self._url)
+        self.engine: Engine = self.dialect.engine(self._url)
+
+    @property
+    def label(self) -> str:
+        """What errors and logs call this database: never with its password."""
+        return self._url.set(query={}).render_as_string(hide_password=True)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads."""
+        with self.translated(), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction: committed at the end, rolled back when the block raises."""
+        with self.translated(), self.dialect.writing(self.engine) as connection:
+            yield connection
+
+    @contextmanager
+    def changing(self) -> Iterator[Connection]:
+        """A connection on which exactly one ``Plan`` is run, which is durable at the end."""
+        with self.translated(), self.dialect.changing(self.engine) as connection:
+            yield connection
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raise Towpath's errors instead of SQLAlchemy's, with the database's own words and without parameters."""
+        try:
+            yield
+        except PoolTimeout as error:
+            raise TransportUnavailable(f"{self.label}: every connection of the pool is in use") from error
+        except IntegrityError:
+            raise
+        except DBAPIError as error:
+            raise self._translation(error.orig, error) from error
+        except self.engine.dialect.loaded_dbapi.Error as error:  # from making a connection ready
+            raise self._translation(error, error) from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    def _translation(self, cause: BaseException | None, error: Exception) -> Exception:
+        """What to raise for ``cause``; ``error`` itself for a defect, which is nobody's to catch."""
+        if cause is None:
+            return error
+        text = f"{self.label}: {str(cause).strip().partition(chr(10))[0]}"
+        if self.dialect.lacks_tables(cause):
+            return SchemaOutdated(f"{text}; run {upgrade_command(self.label)}")
+        if self.dialect.is_passing(cause):
+            return Conflicted(text)
+        lost = isinstance(error, DBAPIError) and error.connection_invalidated
+        return TransportUnavailable(text) if lost or self.dialect.is_trouble(cause) else error
+
+
+def upgrade_command(label: str) -> str:
+    """The command that brings the schema up, to be quoted in a sentence."""
+    return f"'towpath db upgrade --database {label}'"
+
+
+def _parsed(url: str) -> URL:
+    try:
+        return sa.make_url(url)
+    except (ArgumentError, ValueError) as error:  # ValueError: a port that is no number
+        raise UnknownTransport(
+            "the URL of the database cannot be read; it looks like sqlite:///dev.db or postgresql://user@host/name"
+        ) from error

@@ -1,0 +1,117 @@
+"""Column types, table options and the clock, as each database has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect as SqlDialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+# --- Types and options of tables ---------------------------------------------------------------------------------
+
+
+class Moment(TypeDecorator[datetime]):
+    """A point in time: ``timestamptz``, or whole milliseconds since 1970 where the database has no such type."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: SqlDialect) -> TypeEngine[Any]:
+        """The column type."""
+        return dialect.type_descriptor(sa.BigInteger() if dialect.name == "sqlite" else sa.DateTime(timezone=True))
+
+    def process_bind_param(self, value: datetime | None, dialect: SqlDialect) -> Any:
+        """From an aware datetime."""
+        return value if value is None or dialect.name != "sqlite" else milliseconds(value)
+
+    def process_result_value(self, value: Any, dialect: SqlDialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's
+        """To an aware datetime in UTC."""
+        if isinstance(value, datetime):
+            return value.astimezone(UTC)
+        return None if value is None else _EPOCH + int(value) * _MILLISECOND
+
+
+def milliseconds(moment: datetime) -> int:
+    """Whole milliseconds since 1970."""
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+ORDINAL: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite: only INTEGER is the row's own key
+MESSAGE_ID: Final = sa.Text().with_variant(sa.Uuid(as_uuid=False), "postgresql")
+
+# Rows of these tables live shortly, so their dead versions must go soon: vacuumed after 1 % instead of 20 %, unpaused.
+_CHURN: Final = {
+    "autovacuum_vacuum_scale_factor": 0.01,
+    "autovacuum_vacuum_threshold": 500,
+    "autovacuum_analyze_scale_factor": 0.05,
+    "autovacuum_vacuum_cost_delay": 0,
+}
+HOT: Final[Mapping[str, Any]] = {"postgresql_with": {**_CHURN, "fillfactor": 85}, "sqlite_with_rowid": False}
+APPENDED: Final[Mapping[str, Any]] = {
+    "postgresql_with": {"autovacuum_vacuum_scale_factor": 0.05, "autovacuum_vacuum_cost_delay": 0},
+    "sqlite_with_rowid": False,
+}
+NUMBERED: Final[Mapping[str, Any]] = {"sqlite_autoincrement": True}
+NUMBERED_APPENDED: Final[Mapping[str, Any]] = {"postgresql_with": APPENDED["postgresql_with"], **NUMBERED}
+NUMBERED_HOT: Final[Mapping[str, Any]] = {"postgresql_with": _CHURN, **NUMBERED}
+
+
+def only_where(condition: str) -> dict[str, Any]:
+    """Options of an index over the rows that meet ``condition`` alone."""
+    return {"postgresql_where": sa.text(condition), "sqlite_where": sa.text(condition)}
+
+
+# --- The database's clock ----------------------------------------------------------------------------------------
+
+
+class Now(FunctionElement[datetime]):
+    """The time of the database at this moment, not at the start of the transaction."""
+
+    type = Moment()
+    inherit_cache = True
+
+
+class Later(FunctionElement[datetime]):
+    """A moment plus seconds: ``Later(moment, seconds)``."""
+
+    type = Moment()
+    inherit_cache = True
+
+
+def moment() -> sa.ScalarSelect[datetime]:
+    """The time, once for the statement. Conditions need this form: PostgreSQL uses no index for a value that could be
+    another for every row, as ``clock_timestamp()`` could.
+    """
+    return sa.select(Now()).scalar_subquery()
+
+
+@compiles(Now, "postgresql")
+def _now_postgresql(_element: Now, _compiler: SQLCompiler, **_options: Any) -> str:
+    return "clock_timestamp()"
+
+
+@compiles(Now, "sqlite")
+def _now_sqlite(_element: Now, _compiler: SQLCompiler, **_options: Any) -> str:
+    return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"  # 2440587.5 is 1970-01-01
+
+
+@compiles(Later, "postgresql")
+def _later_postgresql(element: Later, compiler: SQLCompiler, **options: Any) -> str:
+    start, seconds = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"({start} + make_interval(secs => CAST({seconds} AS double precision)))"
+
+
+@compiles(Later, "sqlite")
+def _later_sqlite(element: Later, compiler: SQLCompiler, **options: Any) -> str:
+    start, seconds = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"({start} + CAST(ROUND(({seconds}) * 1000) AS INTEGER))"

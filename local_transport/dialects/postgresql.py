@@ -1,0 +1,164 @@
+"""PostgreSQL 13 and newer, through psycopg 3."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.sql.selectable import FromClause
+from sqlalchemy.types import TypeEngine
+
+from local_transport.dialects.port import LOCK_SECONDS, Batch, Change, Insert, Plan, Rows, Statement
+from towpath.errors import UnknownTransport
+
+CONNECT_SECONDS: Final = 10
+IDLE_SECONDS: Final = 5.0  # a pooled connection that was idle for longer is tested before it is used
+
+_LOCK_SPACE: Final = 0x746F77  # the first half of Towpath's advisory lock keys: "tow"
+_TOPOLOGY_LOCK, _SWEEP_LOCK = 1, 2
+
+
+class _UnnestBatch:
+    """Rows as one array for each column."""
+
+    def __init__(self, name: str, columns: Mapping[str, TypeEngine[Any]]) -> None:
+        self._names = [f"{name}_{column}" for column in columns]
+        arrays = [
+            sa.bindparam(parameter, type_=postgresql.ARRAY(kind))
+            for parameter, kind in zip(self._names, columns.values(), strict=True)
+        ]
+        shape = [sa.column(column, kind) for column, kind in columns.items()]
+        self.rows: FromClause = sa.func.unnest(*arrays).table_valued(*shape).render_derived(name=name)
+
+    def bind(self, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
+        columns = list(zip(*rows, strict=True)) or [()] * len(self._names)
+        return {name: list(values) for name, values in zip(self._names, columns, strict=True)}
+
+
+class _OneStatement:
+    """A change and all that follows as one statement with common table expressions."""
+
+    def __init__(self, change: Change) -> None:
+        changed = change.change.cte("changed")
+        read = sa.select(changed) if change.read is None else change.read(changed)
+        follows = [follow(changed).cte(f"then_{i}") for i, follow in enumerate(change.then)]
+        self._statement = Statement(read.add_cte(*follows))
+
+    def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
+        return self._statement.run(connection, parameters).all()
+
+
+class PostgreSql:
+    """PostgreSQL 13 and newer, through psycopg 3. Works behind PgBouncer in transaction mode: no session state."""
+
+    makes_own_schema = False
+    looks_before_it_locks = False
+
+    def engine(self, url: URL) -> Engine:
+        """``prepare_threshold`` in the query is psycopg's: ``none`` turns prepared statements off."""
+        arguments: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "towpath"}
+        threshold = url.query.get("prepare_threshold")
+        if threshold is not None:
+            arguments["prepare_threshold"] = _threshold(threshold)
+        wanted = url.set(drivername="postgresql+psycopg").difference_update_query(["prepare_threshold"])
+        given = {name: value for name, value in arguments.items() if name not in wanted.query}
+        engine = sa.create_engine(
+            wanted,
+            connect_args=given,
+            isolation_level="READ COMMITTED",  # claims skip what is locked, and look again with a fresh snapshot
+            hide_parameters=True,  # errors must not carry payloads
+        )
+        _test_idle_connections(engine)
+        return engine
+
+    @contextmanager
+    def changing(self, engine: Engine) -> Iterator[Connection]:
+        """A connection in autocommit: a plan is one statement, so it takes one round trip."""
+        with engine.connect() as connection:
+            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    @contextmanager
+    def writing(self, engine: Engine) -> Iterator[Connection]:
+        """A transaction that may write."""
+        with engine.begin() as connection:
+            yield connection
+
+    def batch(self, name: str, columns: Mapping[str, TypeEngine[Any]]) -> Batch:
+        """Rows as parameters."""
+        return _UnnestBatch(name, columns)
+
+    def plan(self, change: Change) -> Plan:
+        """The change, made ready."""
+        return _OneStatement(change)
+
+    def insert(self, table: sa.Table) -> Insert:
+        """An insert with ON CONFLICT."""
+        return postgresql.insert(table)
+
+    def share_topology(self, connection: Connection) -> None:
+        """A shared advisory lock until the transaction ends."""
+        connection.execute(_SHARE_TOPOLOGY)
+
+    def own_topology(self, connection: Connection) -> None:
+        """The exclusive advisory lock until the transaction ends."""
+        connection.execute(_OWN_TOPOLOGY)
+
+    def try_to_sweep(self, connection: Connection) -> bool:
+        """Whether the sweeper's advisory lock was free."""
+        return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(_LOCK_SPACE, _SWEEP_LOCK))))
+
+    def lacks_tables(self, error: BaseException) -> bool:
+        """Undefined table or column."""
+        return getattr(error, "sqlstate", None) in ("42P01", "42703")  # undefined table, undefined column
+
+    def is_trouble(self, error: BaseException) -> bool:
+        """Operational trouble."""
+        sqlstate = getattr(error, "sqlstate", None)
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or sqlstate in _TROUBLE
+
+    def is_passing(self, error: BaseException) -> bool:
+        """A refusal because of another transaction."""
+        return getattr(error, "sqlstate", None) in ("40001", "40P01")  # serialization failure, deadlock
+
+
+_TROUBLE: Final = ("25006", "42501")  # read-only transaction, insufficient privilege
+
+# The lock wait is bounded for this transaction alone; the target list of a SELECT is evaluated from left to right.
+_BOUNDED_WAIT: Final = sa.func.set_config("lock_timeout", f"{LOCK_SECONDS}s", sa.true())
+_SHARE_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock_shared(_LOCK_SPACE, _TOPOLOGY_LOCK))
+_OWN_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock(_LOCK_SPACE, _TOPOLOGY_LOCK))
+
+
+def _threshold(text: str | tuple[str, ...]) -> int | None:
+    if text == "none":
+        return None
+    if isinstance(text, str) and text.isdecimal():
+        return int(text)
+    raise UnknownTransport(f"prepare_threshold must be a number of executions or 'none', not {text!r}")
+
+
+def _test_idle_connections(engine: Engine) -> None:
+    """Have the pool replace connections that died while nobody used them, without a round trip for the busy ones."""
+
+    @event.listens_for(engine, "checkin")
+    def _note(_connection: object, entry: ConnectionPoolEntry) -> None:
+        entry.info["idle_since"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def _test(connection: Any, entry: ConnectionPoolEntry, _proxy: object) -> None:
+        idle_since = entry.info.get("idle_since")
+        if idle_since is None or time.monotonic() - idle_since < IDLE_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError("the idle connection is gone") from error  # the pool makes another

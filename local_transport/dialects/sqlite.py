@@ -1,0 +1,181 @@
+"""SQLite 3.35 and newer: a file, in WAL mode."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.sql.selectable import FromClause
+from sqlalchemy.types import TypeEngine
+
+from local_transport.dialects.columns import milliseconds
+from local_transport.dialects.port import LOCK_SECONDS, Batch, Change, Insert, Plan, Rows, Statement
+from towpath.errors import TransportUnavailable, UnknownTransport
+
+_OLDEST_SQLITE: Final = (3, 35, 0)  # RETURNING
+_SYNCHRONOUS: Final = ("FULL", "NORMAL")
+_DEFECTS: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_MISUSE)
+_IMMEDIATE: Final = "towpath_immediate"
+
+
+class _JsonBatch:
+    """Rows as one JSON array of arrays."""
+
+    def __init__(self, name: str, columns: Mapping[str, TypeEngine[Any]]) -> None:
+        self._name = f"{name}_rows"
+        each = sa.func.json_each(sa.bindparam(self._name, type_=sa.Text())).table_valued("value", name=f"{name}_each")
+        values = [
+            sa.type_coerce(sa.func.json_extract(each.c.value, sa.literal_column(f"'$[{i}]'")), kind).label(column)
+            for i, (column, kind) in enumerate(columns.items())
+        ]
+        self.rows: FromClause = sa.select(*values).select_from(each).subquery(name)
+
+    def bind(self, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
+        text = json.dumps([list(row) for row in rows], ensure_ascii=False, separators=(",", ":"), default=milliseconds)
+        return {self._name: text}
+
+
+class _SeveralStatements:
+    """A change, then each statement that follows, in one transaction that locks out every other writer."""
+
+    def __init__(self, change: Change) -> None:
+        columns = {str(column.key): column.type for column in change.change.exported_columns}
+        self._changed = _JsonBatch("changed", columns)
+        self._change = Statement(change.change)
+        self._then = [Statement(follow(self._changed.rows)) for follow in change.then]
+        self._read = None if change.read is None else Statement(change.read(self._changed.rows))
+
+    def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
+        changed = self._change.run(connection, parameters).all()
+        if not changed:
+            return changed
+        known = {**parameters, **self._changed.bind(changed)}
+        for statement in self._then:
+            statement.run(connection, known)
+        return changed if self._read is None else self._read.run(connection, known).all()
+
+
+class Sqlite:
+    """SQLite 3.35 and newer, a file in WAL mode. One writer at a time: every writing transaction begins as one."""
+
+    makes_own_schema = True
+    looks_before_it_locks = True
+
+    def __init__(self) -> None:
+        self._writer = threading.Lock()  # threads of one process take turns; SQLite alone would have them poll
+
+    def engine(self, url: URL) -> Engine:
+        """``synchronous`` in the query is FULL (default) or NORMAL, which can lose the last commits at a power cut."""
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise UnknownTransport(f"SQLite {sqlite3.sqlite_version} is too old; Towpath needs 3.35 or newer")
+        synchronous = str(url.query.get("synchronous", "FULL")).upper()
+        unknown = sorted(set(url.query) - {"synchronous"})
+        if unknown or synchronous not in _SYNCHRONOUS:
+            raise UnknownTransport("a SQLite URL takes no options but ?synchronous=FULL or ?synchronous=NORMAL")
+        _check_file(url)
+        engine = sa.create_engine(url.set(drivername="sqlite", query={}), hide_parameters=True)
+
+        @event.listens_for(engine, "connect")
+        def _prepare(connection: sqlite3.Connection, _entry: object) -> None:
+            connection.isolation_level = None  # the module begins nothing by itself; _begin does
+            _set_pragmas(connection, synchronous)
+
+        @event.listens_for(engine, "begin")
+        def _begin(connection: Connection) -> None:
+            mode = " IMMEDIATE" if connection.get_execution_options().get(_IMMEDIATE) else ""
+            connection.exec_driver_sql(f"BEGIN{mode}")
+
+        return engine
+
+    @contextmanager
+    def changing(self, engine: Engine) -> Iterator[Connection]:
+        """A writing transaction, since a plan is several statements."""
+        with self.writing(engine) as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, engine: Engine) -> Iterator[Connection]:
+        """A transaction that begins as the writer: BEGIN IMMEDIATE."""
+        if not self._writer.acquire(timeout=LOCK_SECONDS):
+            raise TransportUnavailable("another thread of this process is writing to the database for too long")
+        try:
+            with engine.connect() as connection, connection.execution_options(**{_IMMEDIATE: True}).begin():
+                yield connection
+        finally:
+            self._writer.release()
+
+    def batch(self, name: str, columns: Mapping[str, TypeEngine[Any]]) -> Batch:
+        """Rows as parameters."""
+        return _JsonBatch(name, columns)
+
+    def plan(self, change: Change) -> Plan:
+        """The change, made ready."""
+        return _SeveralStatements(change)
+
+    def insert(self, table: sa.Table) -> Insert:
+        """An insert with ON CONFLICT."""
+        return sqlite.insert(table)
+
+    def share_topology(self, connection: Connection) -> None:
+        """Nothing to do: a writing transaction is alone."""
+
+    def own_topology(self, connection: Connection) -> None:
+        """Nothing to do: a writing transaction is alone."""
+
+    def try_to_sweep(self, connection: Connection) -> bool:  # noqa: ARG002 - the port's
+        """Always: a writing transaction is alone."""
+        return True
+
+    def lacks_tables(self, error: BaseException) -> bool:
+        """No such table or column."""
+        return str(error).startswith(("no such table", "no such column"))
+
+    def is_trouble(self, error: BaseException) -> bool:
+        """Operational trouble."""
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)
+        return code & 0xFF not in _DEFECTS  # the low byte is the primary result code
+
+    def is_passing(self, error: BaseException) -> bool:  # noqa: ARG002 - the port's
+        """Never: the busy time-out has waited already."""
+        return False
+
+
+def _check_file(url: URL) -> None:
+    if url.host or not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        raise UnknownTransport(
+            "a SQLite URL names a file: sqlite:///dev.db (in this folder) or sqlite:////var/lib/dev.db (anywhere)"
+        )
+    folder = Path(url.database).absolute().parent
+    if not folder.is_dir():
+        raise TransportUnavailable(f"the folder {folder} of the database does not exist; make it first")
+
+
+def _set_pragmas(connection: sqlite3.Connection, synchronous: str) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {LOCK_SECONDS * 1000}")
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        _turn_wal_on(connection)
+
+
+def _turn_wal_on(connection: sqlite3.Connection) -> None:
+    """WAL is a property of the file. SQLite does not wait for others here, whatever the busy time-out says."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)

@@ -1,0 +1,1 @@
+"""Schema versions, run by alembic through ``local_transport.schema.upgrade``."""

@@ -1,0 +1,1 @@
+"""One file for each schema version. A released one is never changed."""
