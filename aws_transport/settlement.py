@@ -45,6 +45,9 @@ __all__ = [
 
 _COPY_SECONDS = 60  # long enough to send a copy and delete, with boto3's own retries
 _LOST = frozenset({"ReceiptHandleIsInvalid", "MessageNotInflight"})
+# What SQS says in their place, as an invalid parameter: the first of FIFO handles whose time is up, the second of
+# hiding a message that was deleted or received anew.
+_LOST_TEXTS = ("receipt handle has expired", "does not exist or is not available for visibility timeout change")
 _ItemT = TypeVar("_ItemT")
 
 
@@ -204,8 +207,9 @@ def _answers(
 
 
 def _refusal(code: str, message: str) -> SettleResult:
-    """A refused entry. A FIFO queue calls a receipt handle whose time is up an invalid parameter."""
+    """A refused entry: of a delivery that is no longer held, or for another reason."""
     name = code.rpartition(".")[2]  # AWS.SimpleQueueService.MessageNotInflight, in SQS's older protocol
-    if name in _LOST or (name == "InvalidParameterValue" and "receipt handle has expired" in message):
+    invalid = name.removesuffix("Exception") == "InvalidParameterValue"
+    if name in _LOST or (invalid and any(text in message for text in _LOST_TEXTS)):
         return LeaseLost()
     return Failed(error=f"SQS refused it: {name}: {message}" if message else f"SQS refused it: {name}")

@@ -134,6 +134,13 @@ def test_answers_stand_in_the_order_of_the_question_when_some_are_refused():
     ]
 
 
+@pytest.mark.parametrize("code", ["InvalidParameterValue", "InvalidParameterValueException"])
+def test_hiding_a_message_that_was_deleted_or_taken_by_another_says_that_the_lease_is_lost(code):
+    why = "Reason: Message does not exist or is not available for visibility timeout change."
+    fake = FakeSqs({"handle-1": (code, f"Value handle-1 for parameter ReceiptHandle is invalid. {why}")})
+    assert settler(fake).release([Release(delivery=delivery(1))]) == [LeaseLost()]
+
+
 def test_a_message_that_the_answer_leaves_out_has_failed():
     answers = settler(FakeSqs(deaf=["handle-2"])).complete([Completion(delivery=delivery(n)) for n in (1, 2)])
     assert answers == [Settled(state="completed"), Failed(error="SQS's answer leaves this message out")]
