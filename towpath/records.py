@@ -46,7 +46,7 @@ def _read(wanted: Any, value: object, path: str, mistakes: list[Mistake]) -> Any
     if wanted is Any:
         return value
     if origin is Literal:
-        if value in arguments and not (isinstance(value, bool) and True not in arguments and False not in arguments):
+        if any(value == allowed and type(value) is type(allowed) for allowed in arguments):  # True == 1 == 1.0
             return value
         return _mistaken(mistakes, path, f"must be {' or '.join(map(repr, arguments))}, not {value!r}")
     if origin in (typing.Union, types.UnionType):

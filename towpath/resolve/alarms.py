@@ -13,7 +13,8 @@ def queue_alarms(
 ) -> list[Alarm]:
     """Alarms of the queue, its dead letters and its failed deliveries.
 
-    ``slowest_seconds`` is how old a message may become by its own retries: the age alarm waits longer than that.
+    ``slowest_seconds`` is how old a message may become by its own retries: the age alarm waits longer than that, but
+    not beyond half the time that the queue keeps it.
     SQS: developer guide, "Available CloudWatch metrics for Amazon SQS".
     """
     queue, dead_letters, failed = queues
@@ -24,7 +25,7 @@ def queue_alarms(
             names.alarm(subscription, "age"),
             queue,
             "ApproximateAgeOfOldestMessage",
-            max(limits.ALARM_AGE_SECONDS, slowest_seconds),
+            min(queue.message_retention_seconds // 2, max(limits.ALARM_AGE_SECONDS, slowest_seconds)),
         ),
         _on_queue(
             names.alarm(subscription, "in-flight"),
