@@ -90,7 +90,8 @@ class Dispatcher:
             message = decode(delivery.body, self._origin(delivery))
             if message.expires_at is not None and message.expires_at <= self.clock():
                 return Discard(delivery=delivery, reason="Expired")
-            typed = replace(message, payload=self.convert(message.payload))
+            payload = self.convert(message.payload)
+            typed = message if payload is message.payload else replace(message, payload=payload)
         except (InvalidEnvelope, UnsupportedSchema, InvalidPayload) as error:
             return _unreadable(delivery, error)
         return self._run(delivery, typed, control)

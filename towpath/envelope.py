@@ -187,13 +187,16 @@ def is_foreign(body: str) -> bool:
 def _parsed(body: str) -> JsonValue:
     """The JSON that ``body`` is, or the text itself when it is none."""
     try:
-        return json.loads(body, parse_constant=_no_constant)
+        return _DECODER.decode(body)
     except (ValueError, RecursionError):
         return body
 
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)  # made once: making it takes as long as a short body
 
 
 def _is_envelope(document: JsonValue) -> bool:
@@ -227,7 +230,7 @@ def read_attribute(type_name: str, text: str) -> AttributeValue:
     if kind not in ("Number", "String.Array"):
         return text
     try:
-        value = json.loads(text, parse_constant=_no_constant)
+        value = _DECODER.decode(text)
     except (ValueError, RecursionError):
         return text
     if kind == "Number":
