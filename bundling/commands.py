@@ -1,0 +1,157 @@
+"""``towpath bundle``: build a zip for Lambda, and verify one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from bundling.build import BundleRequest, build
+from bundling.errors import UnusableProject
+from bundling.reports import bundle_json, print_bundle, print_verification, verification_json
+from bundling.sandbox import REGION, Conditions
+from bundling.selection import Selection, function_environment, select
+from bundling.stamp import read_stamp
+from bundling.target import Target, host_target, lambda_target
+from bundling.verify import read_event, verify
+from towpath.cli.output import JsonFlag, print_json
+from towpath.manifest import Manifest
+
+ManifestOption = Annotated[
+    Path, typer.Option("--manifest", "-m", envvar="TOWPATH_MANIFEST", help="The manifest that says what runs where.")
+]
+
+
+class TargetChoice(StrEnum):
+    """Where the target comes from."""
+
+    MANIFEST = "manifest"
+    HOST = "host"
+
+
+class BuildByDefault(TyperGroup):
+    """A group whose first word may be left out: what is no command of it goes to ``build``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put ``build`` in front, unless a command or the help is asked for. ``ctx`` is click's Context, be it click's
+        own or the copy that newer versions of Typer carry.
+        """
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["build", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=BuildByDefault,
+    no_args_is_help=True,
+    help="Make the zip of a subscription's Lambda function: 'towpath bundle SUBSCRIPTION' is short for "
+    "'towpath bundle build SUBSCRIPTION'.",
+)
+
+
+@app.command("build")
+def build_command(
+    *,
+    subscription: Annotated[
+        str, typer.Argument(metavar="SUBSCRIPTION", help="Its name, or '.' for one zip of all that Lambda hosts.")
+    ],
+    project: Annotated[Path, typer.Option(help="The folder with the handler and its dependencies file.")] = Path(),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the zip.")] = Path("dist"),
+    manifest: ManifestOption = Path("manifest.json"),
+    target: Annotated[
+        TargetChoice, typer.Option(help="The Python and processor of the manifest, or of this machine.")
+    ] = TargetChoice.MANIFEST,
+    runtime: Annotated[str | None, typer.Option(help="A Lambda runtime instead, such as python3.13.")] = None,
+    architecture: Annotated[str | None, typer.Option(help="An architecture instead: arm64 or x86_64.")] = None,
+    pyc: Annotated[bool, typer.Option(help="Put compiled files in, which about halves the cold start.")] = True,
+    with_boto3: Annotated[bool, typer.Option("--with-boto3", help="Put boto3 in, though Lambda has one.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make the zip, the same bytes for the same project, locked dependencies and target.
+
+    uv resolves and installs the dependencies (requirements.txt, which may be locked with hashes, or pyproject.toml)
+    for the target: wheels only, except for folders named as dependencies. Exit 0 when the zip is made, 1 when not.
+    """
+    selected = select(Manifest.load(manifest), subscription)
+    bundle = build(
+        BundleRequest(
+            name=selected.name,
+            handlers=selected.handlers,
+            entry_point=selected.entry_point,
+            target=_target(selected, target, runtime, architecture),
+            project=project,
+            output=output,
+            bytecode="compiled" if pyc else "left out",
+            boto3="included" if with_boto3 else "left out",
+        )
+    )
+    if as_json:
+        print_json(bundle_json(bundle))
+    else:
+        print_bundle(bundle)
+
+
+@app.command("verify")
+def verify_command(
+    *,
+    path: Annotated[Path, typer.Argument(metavar="ZIP", help="A zip that 'towpath bundle' made.")],
+    event: Annotated[list[Path], typer.Option("--event", "-e", help="A JSON file with an SQS event; may be repeated.")],
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="NAME=VALUE for the function; may be repeated.")
+    ] = None,
+    packages: Annotated[
+        list[str] | None, typer.Option("--with", help="A package beside the runtime client, such as boto3.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for the start and for each event.")] = 30,
+    subscription: Annotated[
+        str | None, typer.Option(help="Whose settings the function gets, instead of the zip's own.")
+    ] = None,
+    manifest: ManifestOption = Path("manifest.json"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Run the zip under AWS's runtime client (awslambdaric), in an environment with nothing else, and send it events.
+
+    The function gets its settings from the manifest where that exists, and no credentials but those of --env.
+    Exit 0 when it answered every event, 1 when it failed, 2 when the zip is for another Python or processor than
+    this machine's: then its contents were checked and it was not run.
+    """
+    name = subscription or read_stamp(path).name
+    settings = function_environment(Manifest.load(manifest), name, REGION) if manifest.is_file() else {}
+    conditions = Conditions(timeout_seconds=timeout, packages=tuple(packages or ()))
+    events = [read_event(file) for file in event]
+    report = verify(path, events, {**settings, **_variables(env or [])}, conditions)
+    if as_json:
+        print_json(verification_json(report))
+    else:
+        print_verification(report)
+    if report.run is None:
+        raise typer.Exit(2)
+    if not report.run.succeeded:
+        raise typer.Exit(1)
+
+
+def _target(selected: Selection, choice: TargetChoice, runtime: str | None, architecture: str | None) -> Target:
+    """The target: this machine's, or the manifest's with what was given instead."""
+    given = host_target() if choice is TargetChoice.HOST else selected.target
+    runtime = runtime or (f"python{given.python}" if given else None)
+    architecture = architecture or (given.architecture if given else None)
+    if runtime is None or architecture is None:
+        raise UnusableProject(
+            f"the manifest hosts {selected.name!r} elsewhere than on Lambda; say what the zip is for with "
+            "--target host, or with --runtime and --architecture"
+        )
+    wanted = lambda_target(runtime, architecture)
+    return given if given and (given.python, given.architecture) == (wanted.python, wanted.architecture) else wanted
+
+
+def _variables(pairs: list[str]) -> dict[str, str]:
+    variables = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--env")
+        variables[name] = value
+    return variables

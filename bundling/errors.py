@@ -1,0 +1,82 @@
+"""What can go wrong while a zip is built or verified, each with the fact and the repair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from towpath.errors import MistakesFound, TowpathError
+
+
+class UnusableProject(TowpathError):
+    """The project cannot be bundled as it stands; the message says what is missing and where."""
+
+
+class UvFailed(TowpathError):
+    """uv is not installed or could not do its part; ``detail`` is what uv said."""
+
+    def __init__(self, what: str, detail: str) -> None:
+        self.detail = detail
+        super().__init__(f"{what}: {detail}")
+
+
+class WheelMissing(TowpathError):
+    """A package of the registry has no wheel for the target; ``alternatives`` are places for which it has one."""
+
+    def __init__(self, requirement: str, target: str, alternatives: Sequence[str]) -> None:
+        self.requirement = requirement
+        self.alternatives = tuple(alternatives)
+        advice = (
+            f"the nearest choice is {' or '.join(alternatives)}"
+            if alternatives
+            else "none was found for another version, Python or architecture either; build one and depend on its path"
+        )
+        super().__init__(f"{requirement} has no wheel for {target}; {advice}")
+
+
+class InterpreterMissing(TowpathError):
+    """No interpreter of the target's Python is at hand to compile for it or to run it."""
+
+    def __init__(self, python: str, repair: str) -> None:
+        self.python = python
+        super().__init__(f"no usable Python {python} was found on this machine; {repair}")
+
+
+class TooLarge(TowpathError):
+    """The bundle is over one of Lambda's limits, in bytes."""
+
+    def __init__(self, what: str, size: int, limit: int, heaviest: Sequence[str]) -> None:
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"the {what} is {size:,} bytes, {size - limit:,} over Lambda's limit of {limit:,}; "
+            f"the heaviest parts are {', '.join(heaviest)}"
+        )
+
+
+class ForeignBinaries(TowpathError):
+    """Compiled files in the bundle are for another system than the target; ``findings`` has one for each."""
+
+    def __init__(self, target: str, findings: Sequence[str]) -> None:
+        self.findings = tuple(findings)
+        super().__init__(f"the bundle is for {target}, but {'; '.join(findings)}")
+
+
+class NotABundle(TowpathError):
+    """The file is not a zip that ``towpath bundle`` made."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path} {problem}; 'towpath bundle' makes such a zip")
+
+
+class InvalidStamp(MistakesFound):
+    """The ``towpath-bundle.json`` in a zip is not one that this version can read; bundle again."""
+
+
+class UnusableEvent(TowpathError):
+    """The event for the function cannot be read or is not JSON."""
+
+
+class RehearsalFailed(TowpathError):
+    """The function did not start or failed as a whole while messages were fed to it; the message says what it said."""

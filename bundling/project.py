@@ -1,0 +1,83 @@
+"""The handler's project: its dependencies file, and which of its own files go into the zip."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bundling.errors import UnusableProject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A folder with a handler. ``requirements`` is its dependencies file: ``requirements.txt`` where there is one,
+    which may be locked with hashes, else ``pyproject.toml``. ``dependencies`` are the distributions that
+    ``pyproject.toml`` asks for itself; ``is_package`` says whether it can be built into a wheel.
+    """
+
+    folder: Path
+    requirements: Path
+    dependencies: frozenset[str]
+    is_package: bool
+
+
+def read_project(folder: Path) -> Project:
+    """Find the dependencies file. Raises ``UnusableProject`` when there is none, or it cannot be read."""
+    pyproject = _read_pyproject(folder / "pyproject.toml")
+    candidates = [folder / name for name in ("requirements.txt", "pyproject.toml") if (folder / name).is_file()]
+    if not candidates:
+        raise UnusableProject(
+            f"{folder} has neither requirements.txt nor pyproject.toml; one of them must name towpath[lambda]"
+        )
+    dependencies = pyproject.get("project", {}).get("dependencies", [])
+    return Project(
+        folder=folder.resolve(),
+        requirements=candidates[0].resolve(),
+        dependencies=frozenset(distribution_name(dependency) for dependency in dependencies),
+        is_package="build-system" in pyproject,
+    )
+
+
+def distribution_name(requirement: str) -> str:
+    """The normalised name at the beginning of a requirement: ``Foo_Bar[x]>=1`` is ``foo-bar``."""
+    match = re.match(r"[A-Za-z0-9._-]+", requirement.strip())
+    return re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
+
+
+def copy_handlers(project: Project, handlers: Sequence[str], tree: Path) -> None:
+    """Copy the top-level package or module of each handler (``app`` of ``app.documents:process``) into ``tree``,
+    without hidden files. Raises ``UnusableProject`` when one is not in the project's folder.
+    """
+    for name in sorted({handler.partition(":")[0].partition(".")[0] for handler in handlers}):
+        package, module = project.folder / name, project.folder / f"{name}.py"
+        if package.is_dir():
+            shutil.copytree(package, tree / name, ignore=shutil.ignore_patterns(".*"))
+        elif module.is_file():
+            shutil.copyfile(module, tree / module.name)
+        else:
+            raise UnusableProject(
+                f"{project.folder} has no package {name}/ and no module {name}.py for the handler; "
+                "give the folder that has it with --project, or a [build-system] that makes its wheel"
+            )
+
+
+def require_module(tree: Path, module: str, repair: str) -> None:
+    """Raise ``UnusableProject`` with the repair unless ``tree`` holds the dotted module."""
+    path = tree.joinpath(*module.split("."))
+    compiled = path.parent.glob(f"{path.name}.*.so") if path.parent.is_dir() else ()
+    if not (path.with_name(f"{path.name}.py").is_file() or (path / "__init__.py").is_file() or any(compiled)):
+        raise UnusableProject(f"the bundle would have no module {module}; {repair}")
+
+
+def _read_pyproject(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UnusableProject(f"{path} cannot be read: {error}") from error

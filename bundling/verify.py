@@ -1,0 +1,97 @@
+"""Checks a bundle and, where it is for this machine, runs it as Lambda would and sends it events."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bundling.archive import unpack
+from bundling.binaries import foreign_binaries
+from bundling.errors import ForeignBinaries, UnusableEvent
+from bundling.project import require_module
+from bundling.sandbox import Conditions, Invoked, Sandbox, Started, make_sandbox
+from bundling.stamp import Stamp, read_stamp
+from bundling.target import Target, host_target
+from bundling.tree import entries
+
+_DEFAULTS = Conditions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event for the function: what it is called in reports, and its JSON."""
+
+    name: str
+    document: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run. ``invocations`` are empty when ``started`` holds an error. ``peak_memory_mb`` is None where the system
+    does not tell.
+    """
+
+    started: Started
+    invocations: tuple[Invoked, ...]
+    peak_memory_mb: int | None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the function started and answered every event."""
+        return self.started.error is None and not any(invoked.is_error for invoked in self.invocations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What was found. ``run`` is None when the bundle is for another Python or system than the ``host``: then its
+    contents were checked, and it was not run.
+    """
+
+    stamp: Stamp
+    host: Target
+    run: Run | None
+
+
+def read_event(path: Path) -> Event:
+    """An event from a JSON file. Raises ``UnusableEvent``."""
+    try:
+        return Event(name=path.name, document=json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UnusableEvent(f"event {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UnusableEvent(f"event {path} is not JSON: {error}") from error
+
+
+def verify(
+    path: Path, events: Sequence[Event], environment: Mapping[str, str], conditions: Conditions = _DEFAULTS
+) -> VerifyReport:
+    """Check the zip at ``path``; where it is for this machine, run it and send it the events, one after another.
+
+    ``environment`` is added to what Lambda sets. The function sees nothing of this process's environment and home
+    folder, so it has no credentials but those given. Raises ``NotABundle``, ``InvalidStamp``, ``ForeignBinaries``,
+    ``UnusableProject`` (no entry point), ``InterpreterMissing`` or ``UvFailed``.
+    """
+    stamp, host = read_stamp(path), host_target()
+    with tempfile.TemporaryDirectory(prefix="towpath-verify-") as folder:
+        tree = Path(folder) / "task"
+        unpack(path, tree)
+        if findings := foreign_binaries(entries(tree), stamp.target):
+            raise ForeignBinaries(str(stamp.target), findings)
+        require_module(tree, stamp.entry_module, "bundle it again")
+        if stamp.target != host:
+            return VerifyReport(stamp=stamp, host=host, run=None)
+        with closing(make_sandbox(Path(folder), stamp, environment, conditions)) as sandbox:
+            return VerifyReport(stamp=stamp, host=host, run=_run(sandbox, events))
+
+
+def _run(sandbox: Sandbox, events: Sequence[Event]) -> Run:
+    started = sandbox.wait_until_ready()
+    if started.error is not None:
+        return Run(started=started, invocations=(), peak_memory_mb=None)
+    invocations = tuple(sandbox.invoke(event.name, event.document) for event in events)
+    return Run(started=started, invocations=invocations, peak_memory_mb=sandbox.peak_memory_mb())
