@@ -68,20 +68,27 @@ class Run:
         return (self.results, self.dead_letters, self.retried) == (other.results, other.dead_letters, other.retried)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsed:
-    """What became of messages that were fed to a function: dead letters as (body, reason, attempts)."""
+class Rehearsed(Protocol):
+    """What became of messages that were fed to a function."""
 
-    completed: int
-    retried: int
-    dead_letters: tuple[tuple[str, str, int], ...]
+    @property
+    def completed(self) -> int:
+        """How many it completed."""
+
+    @property
+    def retried(self) -> int:
+        """How many attempts came again."""
+
+    @property
+    def dead_letters(self) -> Iterable[tuple[str, str, int]]:
+        """The dead letters: body, reason, attempts."""
 
 
 class ZipHarness(Protocol):
     """Bundles a handler and runs the zip; found by entry point, so that the command line imports no adapter."""
 
-    def build(self, project: Path, subscription: str, output: Path) -> Path:
-        """Bundle ``project``'s handler for this machine; answers the zip."""
+    def build(self, project: Path, manifest: Manifest, subscription: str, output: Path) -> Path:
+        """Bundle the subscription's handler for this machine; answers the zip."""
 
     def rehearse(
         self,
@@ -89,7 +96,7 @@ class ZipHarness(Protocol):
         manifest: Manifest,
         bodies: Sequence[str],
         environment: Mapping[str, str],
-        settled: Callable[[], None],
+        settled: Callable[[int], None],
     ) -> Rehearsed:
         """Feed ``bodies`` as SQS events to the zip under AWS's runtime client until each is settled."""
 
@@ -213,19 +220,14 @@ def _work_until_settled(transport: Transport, messages: int, advance: Callable[[
 
 def _run_in_zip(quickstart: Path, messages: Sequence[NewMessage], work: Path, *, shown: bool) -> Run:
     harness = _zip_harness()
+    manifest = _manifest(quickstart, on_database=False)
     if shown:
         stderr().print("bundling the handler ...")
-    zip_path = harness.build(quickstart, _SUBSCRIPTION, work / "dist")
+    zip_path = harness.build(quickstart, manifest, _SUBSCRIPTION, work / "dist")
     started = time.monotonic()
     results = work / "results-lambda"
     with _progress("Lambda zip", len(messages), shown=shown) as advance:
-        rehearsed = harness.rehearse(
-            zip_path,
-            _manifest(quickstart, on_database=False),
-            _bodies(messages),
-            {_RESULTS: str(results)},
-            lambda: advance(1),
-        )
+        rehearsed = harness.rehearse(zip_path, manifest, _bodies(messages), {_RESULTS: str(results)}, advance)
     return Run(
         completed=rehearsed.completed,
         retried=rehearsed.retried,
