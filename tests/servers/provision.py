@@ -123,9 +123,10 @@ class Deployment:
 def provisioned(clients: Clients, manifest: Manifest) -> Iterator[Deployment]:
     """Topics, queues and SNS subscriptions of ``manifest``'s AWS part; all removed afterwards."""
     with ExitStack() as undo:
-        topics = {name: _make_topic(clients, t, undo) for name, t in manifest.topics.items() if t.aws is not None}
+        maker = _Maker(sns=clients.client("sns"), sqs=clients.client("sqs"), undo=undo)
+        topics = {name: maker.topic(t) for name, t in manifest.topics.items() if t.aws is not None}
         subscriptions = {
-            name: _make_subscription(clients, s, topics[s.topic], undo)
+            name: maker.subscription(s, topics[s.topic])
             for name, s in manifest.subscriptions.items()
             if s.aws is not None
         }
@@ -133,56 +134,56 @@ def provisioned(clients: Clients, manifest: Manifest) -> Iterator[Deployment]:
         yield Deployment(clients=clients, manifest=manifest, bindings=bindings, _undo=undo)
 
 
-def _make_topic(clients: Clients, topic: Topic, undo: ExitStack) -> TopicBinding:
-    sns = clients.client("sns")
-    attributes = {"FifoTopic": "true", "ContentBasedDeduplication": "false"} if topic.aws.fifo else {}
-    if topic.aws.fifo_throughput_scope is not None:
-        attributes["FifoThroughputScope"] = topic.aws.fifo_throughput_scope
-    arn = sns.create_topic(Name=topic.aws.topic_name, Attributes=attributes)["TopicArn"]
-    undo.callback(_forgiving(sns.delete_topic), TopicArn=arn)
-    return TopicBinding(arn=arn, fifo=topic.aws.fifo)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Maker:
+    sns: Any
+    sqs: Any
+    undo: ExitStack
 
+    def topic(self, topic: Topic) -> TopicBinding:
+        attributes = {"FifoTopic": "true", "ContentBasedDeduplication": "false"} if topic.aws.fifo else {}
+        if topic.aws.fifo_throughput_scope is not None:
+            attributes["FifoThroughputScope"] = topic.aws.fifo_throughput_scope
+        arn = self.sns.create_topic(Name=topic.aws.topic_name, Attributes=attributes)["TopicArn"]
+        self.undo.callback(_forgiving(self.sns.delete_topic), TopicArn=arn)
+        return TopicBinding(arn=arn, fifo=topic.aws.fifo)
 
-def _make_subscription(
-    clients: Clients, subscription: Subscription, topic: TopicBinding, undo: ExitStack
-) -> SubscriptionBinding:
-    sqs, sns, aws = clients.client("sqs"), clients.client("sns"), subscription.aws
-    dead_url, dead_arn = _make_queue(sqs, aws.dead_letter_queue, {}, undo)
-    failed_url, failed_arn = _make_queue(sqs, aws.delivery_failure_queue, _from_topic(topic), undo)
-    redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": aws.queue.max_receive_count}
-    url, arn = _make_queue(sqs, aws.queue, _from_topic(topic) | {"RedrivePolicy": json.dumps(redrive)}, undo)
-    settings = aws.sns_subscription
-    attributes = {
-        "RawMessageDelivery": json.dumps(settings.raw_message_delivery),
-        "RedrivePolicy": json.dumps({"deadLetterTargetArn": failed_arn}),
-    }
-    if settings.filter_policy is not None:
-        attributes |= {"FilterPolicy": settings.filter_policy, "FilterPolicyScope": settings.filter_policy_scope}
-    made = sns.subscribe(
-        TopicArn=topic.arn, Protocol="sqs", Endpoint=arn, Attributes=attributes, ReturnSubscriptionArn=True
-    )
-    undo.callback(_forgiving(sns.unsubscribe), SubscriptionArn=made["SubscriptionArn"])
-    return SubscriptionBinding(
-        queue_url=url, queue_arn=arn, dead_letter_queue_url=dead_url, delivery_failure_queue_url=failed_url
-    )
+    def subscription(self, subscription: Subscription, topic: TopicBinding) -> SubscriptionBinding:
+        aws, settings = subscription.aws, subscription.aws.sns_subscription
+        dead_url, dead_arn = self.queue(aws.dead_letter_queue, {})
+        failed_url, failed_arn = self.queue(aws.delivery_failure_queue, _from_topic(topic))
+        redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": aws.queue.max_receive_count}
+        url, arn = self.queue(aws.queue, _from_topic(topic) | {"RedrivePolicy": json.dumps(redrive)})
+        attributes = {
+            "RawMessageDelivery": json.dumps(settings.raw_message_delivery),
+            "RedrivePolicy": json.dumps({"deadLetterTargetArn": failed_arn}),
+        }
+        if settings.filter_policy is not None:
+            attributes |= {"FilterPolicy": settings.filter_policy, "FilterPolicyScope": settings.filter_policy_scope}
+        made = self.sns.subscribe(
+            TopicArn=topic.arn, Protocol="sqs", Endpoint=arn, Attributes=attributes, ReturnSubscriptionArn=True
+        )
+        self.undo.callback(_forgiving(self.sns.unsubscribe), SubscriptionArn=made["SubscriptionArn"])
+        return SubscriptionBinding(
+            queue_url=url, queue_arn=arn, dead_letter_queue_url=dead_url, delivery_failure_queue_url=failed_url
+        )
 
-
-def _make_queue(sqs: Any, queue: Queue, more: dict[str, str], undo: ExitStack) -> tuple[str, str]:
-    attributes = {
-        "VisibilityTimeout": str(queue.visibility_timeout_seconds),
-        "MessageRetentionPeriod": str(queue.message_retention_seconds),
-        "MaximumMessageSize": str(queue.maximum_message_size),
-        "ReceiveMessageWaitTimeSeconds": str(queue.receive_wait_time_seconds),
-        "SqsManagedSseEnabled": json.dumps(queue.sqs_managed_sse),
-    } | more
-    if queue.fifo:
-        attributes |= {"FifoQueue": "true", "ContentBasedDeduplication": "false"}
-        attributes |= {"DeduplicationScope": queue.deduplication_scope} if queue.deduplication_scope else {}
-        attributes |= {"FifoThroughputLimit": queue.fifo_throughput_limit} if queue.fifo_throughput_limit else {}
-    url = sqs.create_queue(QueueName=queue.name, Attributes=attributes)["QueueUrl"]
-    undo.callback(_forgiving(sqs.delete_queue), QueueUrl=url)
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    return url, arn
+    def queue(self, queue: Queue, more: dict[str, str]) -> tuple[str, str]:
+        attributes = {
+            "VisibilityTimeout": str(queue.visibility_timeout_seconds),
+            "MessageRetentionPeriod": str(queue.message_retention_seconds),
+            "MaximumMessageSize": str(queue.maximum_message_size),
+            "ReceiveMessageWaitTimeSeconds": str(queue.receive_wait_time_seconds),
+            "SqsManagedSseEnabled": json.dumps(queue.sqs_managed_sse),
+        } | more
+        if queue.fifo:
+            attributes |= {"FifoQueue": "true", "ContentBasedDeduplication": "false"}
+            attributes |= {"DeduplicationScope": queue.deduplication_scope} if queue.deduplication_scope else {}
+            attributes |= {"FifoThroughputLimit": queue.fifo_throughput_limit} if queue.fifo_throughput_limit else {}
+        url = self.sqs.create_queue(QueueName=queue.name, Attributes=attributes)["QueueUrl"]
+        self.undo.callback(_forgiving(self.sqs.delete_queue), QueueUrl=url)
+        known = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+        return url, known["Attributes"]["QueueArn"]
 
 
 def _from_topic(topic: TopicBinding) -> dict[str, str]:

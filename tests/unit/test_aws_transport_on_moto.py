@@ -1,0 +1,215 @@
+"""The AWS transport through boto3's real calls, on moto in this process."""
+
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from aws_transport.consumer import SqsConsumer
+from aws_transport.transport import CAPABILITIES, AwsTransport
+from tests.servers.provision import provisioned
+from towpath import connect
+from towpath.errors import InvalidTransportUrl, SubscriptionNotFound, TransportRejected, TransportUnavailable
+from towpath.message import NewMessage
+from towpath.resolve import resolve
+from towpath.settlement import Completion, DeadLettering, Delivery, Failure, Settled
+from towpath.topology import parse_topology
+
+NOW = timedelta(0)
+WORKER = {"topic": "letters", "handler": "some.module:handle", "host": "worker"}
+TOPOLOGY = {
+    "name": "moto",
+    "topics": {"letters": {}, "local": {"transport": "database"}},
+    "subscriptions": {
+        "letters.read": WORKER,
+        "letters.red": WORKER | {"filter": {"colour": ["red"]}},
+        "letters.function": {"topic": "letters", "handler": "some.module:handle"},
+        "local.read": {"topic": "local", "handler": "some.module:handle"},
+    },
+}
+
+
+class MotoClients:
+    region = "eu-west-1"
+
+    def client(self, service: str) -> Any:
+        return boto3.client(service, region_name=self.region)
+
+
+@pytest.fixture
+def variables(tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    """An environment that knows no other AWS."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("AWS_", "TOWPATH_"))]:
+            patch.delenv(name)
+        patch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        yield patch
+
+
+@pytest.fixture
+def transport(variables: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[AwsTransport]:
+    manifest = resolve(parse_topology(TOPOLOGY), "unit")
+    with mock_aws(), provisioned(MotoClients(), manifest) as deployment:
+        bindings = tmp_path / "bindings.json"
+        bindings.write_text(deployment.bindings.to_json())
+        opened = connect("aws://eu-west-1", manifest, bindings=bindings)
+        assert isinstance(opened, AwsTransport)
+        yield opened
+        opened.close()
+
+
+def payloads(deliveries: list[Delivery]) -> set[str]:
+    return {delivery.body.partition('"payload":')[2].partition(",")[0] for delivery in deliveries}
+
+
+def test_published_messages_reach_the_queues_that_want_them(transport: AwsTransport) -> None:
+    messages = [NewMessage(payload=n, attributes={"colour": "red" if n % 2 else "blue"}) for n in range(4)]
+    results = transport.publish("letters", messages)
+    assert [result.status for result in results] == ["accepted"] * 4
+    assert payloads(transport.consumer("letters.read").receive(10, NOW)) == {"0", "1", "2", "3"}
+    assert payloads(transport.consumer("letters.red").receive(10, NOW)) == {"1", "3"}
+
+
+def test_a_delivery_carries_what_sqs_says_of_it(transport: AwsTransport) -> None:
+    transport.publish("letters", [NewMessage(payload=1, attributes={"colour": "red", "size": 3, "tags": ["a"]})])
+    (delivery,) = transport.consumer("letters.red").receive(1, NOW)
+    assert (delivery.subscription, delivery.topic, delivery.attempt) == ("letters.red", "letters", 1)
+    assert delivery.attributes == {"colour": "red", "size": 3, "tags": ("a",)}
+    assert (delivery.id, delivery.is_replay) == (delivery.message_id, False)
+    assert delivery.lease_token
+
+
+def test_a_replayed_message_says_so(transport: AwsTransport) -> None:
+    transport.clients.sqs.send_message(
+        QueueUrl=transport.bindings.subscriptions["letters.read"].queue_url,
+        MessageBody="{}",
+        MessageAttributes={"towpath-replay": {"DataType": "Number", "StringValue": "2"}},
+    )
+    (delivery,) = transport.consumer("letters.read").receive(1, NOW)
+    assert (delivery.is_replay, delivery.attributes) == (True, {})
+
+
+def test_a_message_with_a_binary_attribute_is_delivered_without_it(transport: AwsTransport) -> None:
+    transport.clients.sqs.send_message(
+        QueueUrl=transport.bindings.subscriptions["letters.read"].queue_url,
+        MessageBody="plain text",
+        MessageAttributes={
+            "raw": {"DataType": "Binary", "BinaryValue": b"\x00\x01"},
+            "kind": {"DataType": "String", "StringValue": "note"},
+        },
+    )
+    (delivery,) = transport.consumer("letters.read").receive(1, NOW)
+    assert (delivery.body, delivery.attributes) == ("plain text", {"kind": "note"})
+
+
+def test_stats_count_what_waits_is_held_and_is_dead(transport: AwsTransport) -> None:
+    transport.publish("letters", [NewMessage(payload=n) for n in range(6)])
+    consumer = transport.consumer("letters.read")
+    held = consumer.receive(3, NOW)
+    assert consumer.complete([Completion(delivery=held[0])]) == [Settled(state="completed")]
+    assert consumer.dead_letter([DeadLettering(delivery=held[1], reason="unwanted")]) == [Settled(state="dead")]
+    counted = {s.subscription: (s.pending, s.leased, s.dead) for s in transport.operator().stats()}
+    assert counted == {"letters.function": (6, 0, 0), "letters.read": (3, 1, 1), "letters.red": (0, 0, 0)}
+    assert {s.oldest_pending for s in transport.operator().stats()} == {None}
+
+
+def test_stats_leave_out_what_is_not_deployed_yet(transport: AwsTransport, caplog: pytest.LogCaptureFixture) -> None:
+    del transport.bindings.subscriptions["letters.red"]
+    assert [s.subscription for s in transport.operator().stats()] == ["letters.function", "letters.read"]
+    assert "letters.red" in caplog.text
+
+
+def test_listing_dead_letters_takes_none_away(transport: AwsTransport) -> None:
+    transport.publish("letters", [NewMessage(payload=n) for n in range(12)])
+    consumer = transport.consumer("letters.read")
+    deliveries = consumer.receive(10, NOW) + consumer.receive(10, NOW)
+    failure = Failure(type="ValueError", message="bad page")
+    consumer.dead_letter([DeadLettering(delivery=d, reason="unwanted", failure=failure) for d in deliveries])
+    operator = transport.operator()
+    for _ in range(2):
+        entries = operator.dead_letters("letters.read", 100)
+        assert sorted(entry.body for entry in entries) == sorted(d.body for d in deliveries)
+        assert {(entry.reason, entry.error, entry.attempts) for entry in entries} == {
+            ("unwanted", "ValueError: bad page", 1)
+        }
+
+
+def test_a_worker_is_offered_the_subscriptions_with_host_worker(transport: AwsTransport) -> None:
+    assert sorted(transport.policies()) == ["letters.read", "letters.red"]
+    assert isinstance(transport.consumer("letters.read"), SqsConsumer)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("letters.function", "its host is 'lambda'"),
+        ("local.read", "letters.read, letters.red"),
+        ("none", "letters.read, letters.red"),
+    ],
+)
+def test_another_subscription_has_no_consumer_here(transport: AwsTransport, name: str, says: str) -> None:
+    with pytest.raises(SubscriptionNotFound, match=says):
+        transport.consumer(name)
+
+
+def test_a_subscription_without_bindings_has_no_consumer_and_no_dead_letters(transport: AwsTransport) -> None:
+    del transport.bindings.subscriptions["letters.read"]
+    with pytest.raises(SubscriptionNotFound, match="deploy the manifest"):
+        transport.consumer("letters.read")
+    with pytest.raises(SubscriptionNotFound, match=r"letters\.function, letters\.red"):
+        transport.operator().dead_letters("letters.read", 1)
+
+
+def test_a_queue_that_was_deleted_is_refused_as_no_passing_fault(transport: AwsTransport) -> None:
+    binding = transport.bindings.subscriptions["letters.read"]
+    for url in (binding.queue_url, binding.dead_letter_queue_url):
+        transport.clients.sqs.delete_queue(QueueUrl=url)
+    for call in (
+        lambda: transport.consumer("letters.read").receive(1, NOW),
+        lambda: transport.operator().dead_letters("letters.read", 1),
+        transport.operator().stats,
+    ):
+        with pytest.raises(TransportRejected, match="NonExistentQueue"):
+            call()
+
+
+def test_an_endpoint_that_does_not_answer_is_a_passing_fault(
+    transport: AwsTransport, variables: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    variables.setenv("TOWPATH_AWS_ENDPOINT", "http://127.0.0.1:9")
+    variables.setenv("AWS_MAX_ATTEMPTS", "1")
+    mute = connect("aws://eu-west-1", transport.manifest, bindings=tmp_path / "bindings.json")
+    (result,) = mute.publish("letters", [NewMessage(payload=1)])
+    assert (result.error.code, result.error.retryable) == ("TransportUnavailable", True)
+    with pytest.raises(TransportUnavailable, match=r"127\.0\.0\.1:9"):
+        mute.consumer("letters.read").receive(1, NOW)
+
+
+def test_calls_are_made_as_the_assumed_role(transport: AwsTransport, tmp_path: Path) -> None:
+    role = "arn:aws:iam::123456789012:role/sender"
+    url = f"aws://eu-west-1?role_arn={role}&external_id=tenant-7"
+    assumed = connect(url, transport.manifest, bindings=tmp_path / "bindings.json")
+    assert isinstance(assumed, AwsTransport)
+    keys: list[str] = []
+    events = assumed.clients.sns.meta.events
+    events.register("before-send.sns", lambda request, **_: keys.append(str(request.headers["Authorization"])))
+    assert assumed.publish("letters", [NewMessage(payload=1)])[0].status == "accepted"
+    assert keys
+    assert "Credential=ASIA" in keys[0]
+
+
+def test_a_profile_that_does_not_exist_is_named(transport: AwsTransport, tmp_path: Path) -> None:
+    with pytest.raises(InvalidTransportUrl, match="no profile 'prod'"):
+        connect("aws://eu-west-1?profile=prod", transport.manifest, bindings=tmp_path / "bindings.json")
+
+
+def test_the_transport_promises_only_what_sqs_does() -> None:
+    assert {"exclusive_backoff_holds_key"} == CAPABILITIES
