@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from math import ceil
 
 from towpath.limits import MAX_RETRY_SECONDS
 
@@ -36,8 +37,7 @@ def clamp(after: timedelta | float) -> timedelta:
 
     Rounded up since SQS's visibility time-out takes whole seconds and a retry must not come too early.
     """
-    seconds = after.total_seconds() if isinstance(after, timedelta) else float(after)
+    seconds = after.total_seconds() if isinstance(after, timedelta) else after
     if seconds != seconds:  # NaN compares false with everything
         return timedelta(0)
-    bounded = min(max(0.0, seconds), float(MAX_RETRY_SECONDS))
-    return timedelta(seconds=-int(-bounded // 1))
+    return timedelta(seconds=ceil(min(max(0, seconds), MAX_RETRY_SECONDS)))
