@@ -25,7 +25,7 @@ class FilterPolicy:
     @staticmethod
     def parse(policy: Mapping[str, Any]) -> FilterPolicy:
         """Check and compile ``policy``; raises ``InvalidFilter`` with every mistake and its path."""
-        mistakes = list(_mistakes(policy))
+        mistakes = list(_mistakes(policy)) or list(_size_mistakes(policy))
         if mistakes:
             raise InvalidFilter("the filter policy", mistakes)
         keys = {key: tuple(conditions) for key, conditions in policy.items()}
@@ -38,7 +38,7 @@ class FilterPolicy:
 
     def to_json(self) -> str:
         """The canonical text: equal policies give equal text."""
-        return json.dumps(self.keys, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return _canonical(self.keys)
 
 
 def _mistakes(policy: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -57,6 +57,16 @@ def _mistakes(policy: Mapping[str, Any]) -> Iterator[Mistake]:
     if combinations > limits.SNS_FILTER_COMBINATIONS:
         problem = f"makes {combinations} combinations of values, SNS allows {limits.SNS_FILTER_COMBINATIONS}"
         yield Mistake(path="", problem=problem)
+
+
+def _size_mistakes(policy: Mapping[str, Any]) -> Iterator[Mistake]:
+    size = len(_canonical(policy).encode("utf-8", "surrogatepass"))
+    if size > limits.SNS_FILTER_BYTES:
+        yield Mistake(path="", problem=f"is {size:,} bytes of JSON, SNS allows {limits.SNS_FILTER_BYTES:,}")
+
+
+def _canonical(policy: Mapping[str, Any]) -> str:
+    return json.dumps(policy, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _condition_mistakes(condition: object, path: str) -> Iterator[Mistake]:
@@ -107,22 +117,26 @@ def _compiled(condition: Any) -> Test:
         return _any_of(lambda text: text.startswith(operand))
     if isinstance(operand, Mapping):
         prefix = operand["prefix"]
-        return _any_of(lambda text: not text.startswith(prefix))
+        return _any_but(lambda text: text.startswith(prefix))
     refused = frozenset([operand] if isinstance(operand, str) else operand)
-    return _any_of(lambda text: text not in refused)
+    return _any_but(lambda text: text in refused)
 
 
 def _any_of(test: Callable[[str], bool]) -> Test:
-    """A condition on text holds for an attribute when it holds for its text, or for any text of its list.
-
-    Numbers meet no condition on text, except those of ``anything-but``, which are met by being none of the texts.
-    """
+    """Holds for an attribute when ``test`` does for its text, or for any text of its list; never for a number."""
 
     def holds(value: AttributeValue | None) -> bool:
-        if value is None:
-            return False
-        if isinstance(value, tuple):
-            return any(test(item) for item in value)
-        return test(value) if isinstance(value, str) else test("\0")
+        texts = value if isinstance(value, tuple) else (value,)
+        return any(isinstance(text, str) and test(text) for text in texts)
+
+    return holds
+
+
+def _any_but(refused: Callable[[str], bool]) -> Test:
+    """Holds for an attribute when its value, or any of its list, is not ``refused``; a number never is."""
+
+    def holds(value: AttributeValue | None) -> bool:
+        values = value if isinstance(value, tuple) else () if value is None else (value,)
+        return any(not (isinstance(item, str) and refused(item)) for item in values)
 
     return holds
