@@ -41,7 +41,7 @@ def make_clients(address: Address, endpoint: str | None) -> Clients:
     """Clients for ``address`` at ``endpoint`` (``None`` leaves that to boto3's own settings).
 
     No call is made: rights are looked at by the first one. Raises ``InvalidTransportUrl`` for a profile that is not
-    in the AWS configuration.
+    in the AWS configuration, and for an endpoint that is no URL.
     """
     config = Config(retries={"mode": "standard"}, max_pool_connections=_CONNECTIONS)
     try:
@@ -52,7 +52,12 @@ def make_clients(address: Address, endpoint: str | None) -> Clients:
         )
     except ProfileNotFound as error:
         raise InvalidTransportUrl(f"the AWS configuration has no profile {address.profile!r}") from error
-    except (BotoCoreError, ValueError) as error:  # ValueError: an endpoint that is no URL
+    except ValueError as error:
+        problem = (
+            f"{ENDPOINT_VARIABLE}, or boto3's own setting of it, must be a URL like http://127.0.0.1:4566: {error}"
+        )
+        raise InvalidTransportUrl(problem) from error
+    except BotoCoreError as error:
         raise InvalidTransportUrl(f"no AWS clients can be made for {address.region}: {error}") from error
 
 

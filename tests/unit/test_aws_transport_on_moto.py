@@ -10,6 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from aws_transport.bindings import Bindings, SubscriptionBinding, TopicBinding
 from aws_transport.consumer import SqsConsumer
 from aws_transport.transport import CAPABILITIES, AwsTransport
 from tests.servers.provision import provisioned
@@ -64,6 +65,25 @@ def transport(variables: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[AwsTran
         assert isinstance(opened, AwsTransport)
         yield opened
         opened.close()
+
+
+@pytest.fixture
+def offline(variables: pytest.MonkeyPatch, tmp_path: Path) -> AwsTransport:
+    """A transport whose bindings name nothing real: for what can be said without a call."""
+    manifest = resolve(parse_topology(TOPOLOGY), "unit")
+    urls = ("queue_url", "queue_arn", "dead_letter_queue_url", "delivery_failure_queue_url")
+    binding = SubscriptionBinding(**dict.fromkeys(urls, "http://127.0.0.1:9/1/none"))
+    bindings = Bindings(
+        topics={"letters": TopicBinding(arn="arn:aws:sns:eu-west-1:1:none", fifo=False)},
+        subscriptions={name: binding for name, s in manifest.subscriptions.items() if s.aws is not None},
+    )
+    (tmp_path / "bindings.json").write_text(bindings.to_json())
+    variables.setenv("TOWPATH_AWS_ENDPOINT", "http://127.0.0.1:9")
+    variables.setenv("AWS_MAX_ATTEMPTS", "1")
+    variables.setenv("TOWPATH_BINDINGS", str(tmp_path / "bindings.json"))
+    opened = connect("aws://eu-west-1", manifest)
+    assert isinstance(opened, AwsTransport)
+    return opened
 
 
 def payloads(deliveries: list[Delivery]) -> set[str]:
@@ -142,9 +162,9 @@ def test_listing_dead_letters_takes_none_away(transport: AwsTransport) -> None:
         }
 
 
-def test_a_worker_is_offered_the_subscriptions_with_host_worker(transport: AwsTransport) -> None:
-    assert sorted(transport.policies()) == ["letters.read", "letters.red"]
-    assert isinstance(transport.consumer("letters.read"), SqsConsumer)
+def test_a_worker_is_offered_the_subscriptions_with_host_worker(offline: AwsTransport) -> None:
+    assert sorted(offline.policies()) == ["letters.read", "letters.red"]
+    assert isinstance(offline.consumer("letters.read"), SqsConsumer)
 
 
 @pytest.mark.parametrize(
@@ -155,17 +175,17 @@ def test_a_worker_is_offered_the_subscriptions_with_host_worker(transport: AwsTr
         ("none", "letters.read, letters.red"),
     ],
 )
-def test_another_subscription_has_no_consumer_here(transport: AwsTransport, name: str, says: str) -> None:
+def test_another_subscription_has_no_consumer_here(offline: AwsTransport, name: str, says: str) -> None:
     with pytest.raises(SubscriptionNotFound, match=says):
-        transport.consumer(name)
+        offline.consumer(name)
 
 
-def test_a_subscription_without_bindings_has_no_consumer_and_no_dead_letters(transport: AwsTransport) -> None:
-    del transport.bindings.subscriptions["letters.read"]
+def test_a_subscription_without_bindings_has_no_consumer_and_no_dead_letters(offline: AwsTransport) -> None:
+    del offline.bindings.subscriptions["letters.read"]
     with pytest.raises(SubscriptionNotFound, match="deploy the manifest"):
-        transport.consumer("letters.read")
+        offline.consumer("letters.read")
     with pytest.raises(SubscriptionNotFound, match=r"letters\.function, letters\.red"):
-        transport.operator().dead_letters("letters.read", 1)
+        offline.operator().dead_letters("letters.read", 1)
 
 
 def test_a_queue_that_was_deleted_is_refused_as_no_passing_fault(transport: AwsTransport) -> None:
@@ -181,16 +201,21 @@ def test_a_queue_that_was_deleted_is_refused_as_no_passing_fault(transport: AwsT
             call()
 
 
-def test_an_endpoint_that_does_not_answer_is_a_passing_fault(
-    transport: AwsTransport, variables: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    variables.setenv("TOWPATH_AWS_ENDPOINT", "http://127.0.0.1:9")
-    variables.setenv("AWS_MAX_ATTEMPTS", "1")
-    mute = connect("aws://eu-west-1", transport.manifest, bindings=tmp_path / "bindings.json")
-    (result,) = mute.publish("letters", [NewMessage(payload=1)])
+def test_an_endpoint_that_does_not_answer_is_a_passing_fault(offline: AwsTransport) -> None:
+    (result,) = offline.publish("letters", [NewMessage(payload=1)])
+    assert result.error is not None
     assert (result.error.code, result.error.retryable) == ("TransportUnavailable", True)
     with pytest.raises(TransportUnavailable, match=r"127\.0\.0\.1:9"):
-        mute.consumer("letters.read").receive(1, NOW)
+        offline.consumer("letters.read").receive(1, NOW)
+
+
+@pytest.mark.parametrize("endpoint", ["localhost", "ftp//x", "http://"])
+def test_an_endpoint_that_is_no_url_is_refused(
+    offline: AwsTransport, variables: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    variables.setenv("TOWPATH_AWS_ENDPOINT", endpoint)
+    with pytest.raises(InvalidTransportUrl, match="TOWPATH_AWS_ENDPOINT"):
+        connect("aws://eu-west-1", offline.manifest)
 
 
 def test_calls_are_made_as_the_assumed_role(transport: AwsTransport, tmp_path: Path) -> None:
@@ -206,9 +231,9 @@ def test_calls_are_made_as_the_assumed_role(transport: AwsTransport, tmp_path: P
     assert "Credential=ASIA" in keys[0]
 
 
-def test_a_profile_that_does_not_exist_is_named(transport: AwsTransport, tmp_path: Path) -> None:
+def test_a_profile_that_does_not_exist_is_named(offline: AwsTransport) -> None:
     with pytest.raises(InvalidTransportUrl, match="no profile 'prod'"):
-        connect("aws://eu-west-1?profile=prod", transport.manifest, bindings=tmp_path / "bindings.json")
+        connect("aws://eu-west-1?profile=prod", offline.manifest)
 
 
 def test_the_transport_promises_only_what_sqs_does() -> None:
