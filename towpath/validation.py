@@ -6,11 +6,11 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from towpath import limits
-from towpath.message import ABSENT, NewMessage, PublishCode, PublishError, is_message_id
+from towpath.message import ABSENT, NewMessage, PayloadRef, PublishCode, PublishError, is_message_id
 
 _ATTRIBUTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CORRELATION_ID = re.compile(r"[!-~]{1,200}")
@@ -30,13 +30,15 @@ def first_fault(new: NewMessage) -> PublishError | None:
 def _id_fault(new: NewMessage) -> str | None:
     if new.id is None or is_message_id(new.id):
         return None
-    return f"message id {new.id!r} is not a UUID in lower-case text"
+    return f"message id {_shown(new.id)} is not a UUID in lower-case text"
 
 
 def _payload_fault(new: NewMessage) -> str | None:
     if new.payload_ref is not None:
         if new.payload is not ABSENT:
             return "a message carries payload or payload_ref, not both"
+        if not isinstance(new.payload_ref, PayloadRef):
+            return f"payload_ref must be a PayloadRef, not {_shown(new.payload_ref)}"
         return ref_fault(asdict(new.payload_ref))
     return None if new.payload is ABSENT else json_fault(new.payload)
 
@@ -61,8 +63,8 @@ def _correlation_fault(new: NewMessage) -> str | None:
         return "traceparent must be a W3C trace context header"
     for name in ("deliver_after", "expires_at"):
         moment = getattr(new, name)
-        if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):
-            return f"{name} must be a datetime with a time zone"
+        if moment is not None and not _is_moment(moment):
+            return f"{name} must be a datetime with a time zone, in the years 1 to 9999 of UTC"
     return None
 
 
@@ -73,8 +75,8 @@ def _deduplication_fault(new: NewMessage) -> str | None:
     if not _is_text(key) or not key.strip() or len(key) > limits.DEDUPLICATION_KEY_LENGTH:
         return f"deduplication_key must be 1 to {limits.DEDUPLICATION_KEY_LENGTH} characters, not all blank"
     shortest, longest = limits.DEDUPLICATION_TTL_SECONDS
-    if ttl is not None and not shortest <= ttl.total_seconds() <= longest:
-        return f"deduplication_ttl must be {shortest} s to {longest // 86_400} d"
+    if ttl is not None and not (isinstance(ttl, timedelta) and shortest <= ttl.total_seconds() <= longest):
+        return f"deduplication_ttl must be a timedelta of {shortest} s to {longest // 86_400} d"
     return None
 
 
@@ -91,6 +93,21 @@ _CHECKS: tuple[tuple[PublishCode, Callable[[NewMessage], str | None]], ...] = (
 def _is_text(value: object) -> bool:
     """Text that UTF-8 can carry: a lone surrogate is no character."""
     return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def _is_moment(value: object) -> bool:
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        return False
+    try:
+        value.astimezone(UTC)
+    except OverflowError:  # within a day of the first or the last year, in another zone
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    """A wrong value for a message about it: text in short, of anything else only what it is."""
+    return repr(value[:80]) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
 def _matches(pattern: re.Pattern[str], value: object) -> bool:
@@ -116,7 +133,7 @@ def _json_faults(value: object, path: str, depth: int) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, item in value.items():
             if not _is_text(key):
-                yield f"{path} has the key {key!r}; JSON keys are text"
+                yield f"{path} has the key {_shown(key)}; JSON keys are text that UTF-8 can carry"
             yield from _json_faults(item, f"{path}.{key}", depth + 1)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
@@ -133,7 +150,7 @@ def attributes_fault(attributes: object) -> str | None:
         return f"a message has at most {limits.ATTRIBUTES} attributes, this one {len(attributes)}"
     for name, value in attributes.items():
         if not _matches(_ATTRIBUTE_NAME, name):
-            return f"attribute name {name!r} must be 1 to 64 of A-Z a-z 0-9 _ -"
+            return f"attribute name {_shown(name)} must be 1 to 64 of A-Z a-z 0-9 _ -"
         if name.lower().startswith("towpath"):
             return f"attribute name {name!r} is reserved: names beginning 'towpath' are Towpath's own"
         problem = _attribute_problem(value)
@@ -152,7 +169,7 @@ def _attribute_problem(value: object) -> str | None:
             return "must be a list of text only"
         return next((p for p in map(_attribute_text_problem, value) if p is not None), None)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        within = math.isfinite(value) and abs(value) <= limits.ATTRIBUTE_NUMBER
+        within = -limits.ATTRIBUTE_NUMBER <= value <= limits.ATTRIBUTE_NUMBER  # no float of it: an int may have none
         return None if within else "must be a finite number within -1e9 and 1e9"
     return f"is a {type(value).__name__}; text, a number or a list of text is allowed"
 
