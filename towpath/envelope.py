@@ -28,6 +28,7 @@ from towpath.message import (
 from towpath.validation import first_fault, ref_fault
 
 _TOPIC = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
+_CLAIM = re.compile(r'"schema"\s*:\s*"towpath/')
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 
 
@@ -76,9 +77,9 @@ def prepare(topic: str, new: NewMessage, max_bytes: int, sources: Sources) -> Pr
         correlation_id=new.correlation_id if new.correlation_id is not None else message_id,
         causation_id=new.causation_id,
         traceparent=new.traceparent,
-        published_at=now.replace(microsecond=now.microsecond // 1000 * 1000),
-        deliver_after=new.deliver_after,
-        expires_at=new.expires_at,
+        published_at=_as_written(now),
+        deliver_after=None if new.deliver_after is None else _as_written(new.deliver_after),
+        expires_at=None if new.expires_at is None else _as_written(new.expires_at),
     )
     try:
         body = encode(message)
@@ -144,6 +145,12 @@ def attributes_bytes(attributes: Mapping[str, AttributeValue]) -> int:
     )
 
 
+def _as_written(moment: datetime) -> datetime:
+    """What the envelope can say of ``moment``: UTC, whole milliseconds."""
+    utc = moment.astimezone(UTC)
+    return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
+
+
 def _stored(value: str | float | list[str] | tuple[str, ...]) -> AttributeValue:
     return tuple(value) if isinstance(value, list | tuple) else value
 
@@ -181,14 +188,25 @@ def decode(body: str, origin: Origin) -> Message[JsonValue]:
 
 def is_foreign(body: str) -> bool:
     """Whether ``body`` is something else than a bare Towpath envelope, of whatever version, sound or not."""
-    return not _is_envelope(_parsed(body))
+    try:
+        return not _is_envelope(_parsed(body))
+    except InvalidEnvelope:
+        return False
 
 
 def _parsed(body: str) -> JsonValue:
-    """The JSON that ``body`` is, or the text itself when it is none."""
+    """The JSON that ``body`` is, or the text itself when it is none.
+
+    Raises ``InvalidEnvelope`` for an envelope that holds what Python cannot read (nested too deep, an integer of too
+    many digits) or JSON does not have (NaN): as text it would look foreign, and reach a handler.
+    """
     try:
         return _DECODER.decode(body)
-    except (ValueError, RecursionError):
+    except json.JSONDecodeError:
+        return body
+    except (ValueError, RecursionError) as error:
+        if _CLAIM.search(body) is not None:
+            raise InvalidEnvelope(f"the envelope holds a value that cannot be read: {error}") from error
         return body
 
 
@@ -196,6 +214,7 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
+_INFINITE = (float("inf"), float("-inf"))  # what Python reads 1e400 as
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)  # made once: making it takes as long as a short body
 
 
@@ -231,11 +250,16 @@ def read_attribute(type_name: str, text: str) -> AttributeValue:
         return text
     try:
         value = _DECODER.decode(text)
+        if kind == "String.Array":
+            return tuple(map(_item_text, value)) if isinstance(value, list) else text
     except (ValueError, RecursionError):
         return text
-    if kind == "Number":
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else text
-    return tuple(str(item) for item in value) if isinstance(value, list) else text
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value not in _INFINITE
+    return value if is_number else text
+
+
+def _item_text(item: JsonValue) -> str:
+    return item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
 
 
 def _foreign(document: JsonValue, origin: Origin) -> Message[JsonValue]:
@@ -266,7 +290,7 @@ def _read_envelope(record: Mapping[str, Any]) -> Message[JsonValue]:
         partition_key=record.get("partition_key"),
         attributes=record.get("attributes", {}),
         id=str(message_id),
-        correlation_id=record.get("correlation_id", message_id),
+        correlation_id=record.get("correlation_id"),
         causation_id=record.get("causation_id"),
         traceparent=record.get("traceparent"),
         deliver_after=_read_time(record, "deliver_after"),
@@ -285,7 +309,7 @@ def _read_envelope(record: Mapping[str, Any]) -> Message[JsonValue]:
         payload_ref=reference,
         partition_key=draft.partition_key,
         attributes={name: _stored(value) for name, value in draft.attributes.items()},
-        correlation_id=str(draft.correlation_id),
+        correlation_id=draft.correlation_id if draft.correlation_id is not None else str(message_id),
         causation_id=draft.causation_id,
         traceparent=draft.traceparent,
         published_at=published_at,
