@@ -53,9 +53,7 @@ def make_clients(address: Address, endpoint: str | None) -> Clients:
     except ProfileNotFound as error:
         raise InvalidTransportUrl(f"the AWS configuration has no profile {address.profile!r}") from error
     except ValueError as error:
-        problem = (
-            f"{ENDPOINT_VARIABLE}, or boto3's own setting of it, must be a URL like http://127.0.0.1:4566: {error}"
-        )
+        problem = f"{ENDPOINT_VARIABLE}, or boto3's own setting of it, is no URL like http://127.0.0.1:4566: {error}"
         raise InvalidTransportUrl(problem) from error
     except BotoCoreError as error:
         raise InvalidTransportUrl(f"no AWS clients can be made for {address.region}: {error}") from error

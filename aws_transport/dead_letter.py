@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from aws_transport.delivery import SqsAttribute, SqsDelivery
@@ -62,15 +62,16 @@ def read_note(text: str) -> DeadLetterNote | None:
     """The note in a message's ``towpath-dead-letter`` attribute; ``None`` for text that is no such note."""
     try:
         record = json.loads(text)
+        time = datetime.fromisoformat(record["time"])
         return DeadLetterNote(
             reason=str(record["reason"]),
             error=str(record["error"]),
             attempts=int(record["attempts"]),
-            time=datetime.fromisoformat(record["time"]),
+            time=time if time.tzinfo is not None else time.replace(tzinfo=UTC),
             source_queue=str(record["source_queue"]),
             replay=int(record.get("replay", 0)),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
 
 
