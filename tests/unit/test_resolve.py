@@ -314,12 +314,14 @@ def test_settings_beyond_lambdas_4_kb_of_environment_are_refused() -> None:
 
 
 def test_all_variables_together_count_towards_lambdas_4_kb() -> None:
-    """The settings alone fit; with the names and the longest URLs of two queues they do not."""
-    fitting = on_aws().function
-    assert fitting is not None
-    room = 4_096 - len(fitting.environment["TOWPATH_SUBSCRIPTION"])
-    with pytest.raises(InvalidTopology):
-        resolved(s={"handler": "app:run" + "x" * room})
+    """Names and values, with 160 bytes for each of the two queues' URLs."""
+    function = on_aws().function
+    assert function is not None
+    names = "".join([*function.environment, *function.queue_url_environment])
+    room = 4_096 - len(function.environment["TOWPATH_SUBSCRIPTION"]) - len(names) - 2 * 160
+    assert resolved(s={"handler": "app:run" + "x" * room})
+    with pytest.raises(InvalidTopology, match=r"needs 4,097 bytes"):
+        resolved(s={"handler": "app:run" + "x" * (room + 1)})
 
 
 # --- Alarms ------------------------------------------------------------------------------------------------------

@@ -349,6 +349,31 @@ def test_a_misspelt_transport_raises_no_doubt_about_what_rests_on_it() -> None:
     assert [mistake.partition(":")[0] for mistake in told(doubtful)] == [f"{TOPIC}.transport"]
 
 
+@pytest.mark.parametrize(
+    ("topic", "subscription", "slip"),
+    [
+        ({"transport": "databas", "retention_days": 30}, {}, "topics.orders.transport"),
+        ({"transport": "databas"}, {"dead_letter_retention_days": 30}, "topics.orders.transport"),
+        ({"transport": "databas", "fifo": False}, {"partition_mode": "exclusive"}, "topics.orders.transport"),
+        ({"transport": "databas", "fifo": True, "fair": True}, {}, "topics.orders.transport"),
+        ({"transport": "databas"}, {"max_processing_seconds": 100}, "topics.orders.transport"),
+        ({"transport": "databas"}, {"lambda": {"batch_size": 20}}, "topics.orders.transport"),
+        ({"fair": True, "fifo": "yes"}, {}, "topics.orders.fifo"),
+        ({}, {"host": "externl", "handler": None}, f"{SUBSCRIPTION}.host"),
+        ({}, {"host": "workr", "max_processing_seconds": 100}, f"{SUBSCRIPTION}.host"),
+        (
+            {},
+            {"max_processing_seconds": 100, "lambda": {"timeout_seconds": 901}},
+            f"{SUBSCRIPTION}.lambda.timeout_seconds",
+        ),
+        ({}, {"lambda": {"batch_size": 20, "batch_window": 3}}, f"{SUBSCRIPTION}.lambda.batch_window"),
+        ({}, {"partition_mode": "exclusiv", "lambda": {"batch_size": 20}}, f"{SUBSCRIPTION}.partition_mode"),
+    ],
+)
+def test_what_rests_on_a_mistaken_key_is_not_told(topic: object, subscription: object, slip: str) -> None:
+    assert [mistake.split(": ")[0] for mistake in told(document(topic=topic, subscription=subscription))] == [slip]
+
+
 def test_five_mistakes_are_five_whatever_their_kind(tmp_path: Path) -> None:
     text = """\
 name = "Shop"
@@ -436,3 +461,22 @@ def test_the_schema_has_every_key_under_its_written_name() -> None:
 
 def test_every_key_of_the_models_has_a_description() -> None:
     assert all(field.description for field in Topology.model_fields.values())
+
+
+@pytest.mark.parametrize("before", range(8))
+@pytest.mark.parametrize("length", range(7))
+def test_lines_are_found_before_within_and_after_a_value_of_many_lines(
+    tmp_path: Path, before: int, length: int
+) -> None:
+    value = "".join(f'  "v{i}",\n' for i in range(length))
+    text = (
+        "#\n" * before + f'zero = 0\nname = "shop"\n[topics.t]\none = [\n{value}]\ntwo = 2\n\n[topics.u]\nthree = 3\n'
+    )
+    found = {mistake.path: mistake.line for mistake in mistakes_in(write(tmp_path, text))}
+    after = before + length
+    assert found == {
+        "zero": before + 1,
+        "topics.t.one": before + 4,
+        "topics.t.two": after + 6,
+        "topics.u.three": after + 9,
+    }
