@@ -122,7 +122,7 @@ class Batch:
             "delivery_ids": [slot.delivery.id for slot in slots],
             "errors": sorted({result.error for result in results if isinstance(result, Failed)}),
         }
-        self._log.warning("%d deliveries go back unstarted: %s", len(slots), reason, extra=extra)
+        self._log.warning("deliveries go back unstarted: %s", reason, extra=extra)
 
 
 def settle_on_lambda(decision: Decision, settler: SqsSettler) -> SettleResult:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
 
@@ -22,8 +22,12 @@ from towpath import limits, payload
 from towpath.context import Publish
 from towpath.dispatch import Dispatcher
 from towpath.errors import InvalidEnvironment, Unsupported
+from towpath.function_settings import FunctionSettings
 from towpath.handler import Handler, inspected, load
 from towpath.message import NewMessage, PublishResult
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
 
 LambdaHandler = Callable[[Any, Any], dict[str, Any]]
 
@@ -38,59 +42,63 @@ def sqs_handler(process: Callable[..., Any] | str, *, publish: Publish | None = 
     The function answers Lambda with the ids of the records that must come again (``ReportBatchItemFailures``).
     """
     environment = read_environment(os.environ)
-    handler = load(process) if isinstance(process, str) else inspected(process)
-    return lambda_handler(environment, handler, publish)
+    return _started(environment, load(process) if isinstance(process, str) else inspected(process), publish)
 
 
-def own_handler(variables: Mapping[str, str], publish: Publish | None = None) -> LambdaHandler:
-    """What Lambda calls, made of the handler that the subscription's own settings name."""
+def own_handler(variables: Mapping[str, str]) -> LambdaHandler:
+    """What Lambda calls, made of the handler that the subscription's own settings name. Raises as ``sqs_handler``."""
     environment = read_environment(variables)
     path = environment.settings.policy.handler
     if path is None:
         raise InvalidEnvironment(f"the function cannot start, {SUBSCRIPTION}: policy.handler names no handler")
-    return lambda_handler(environment, load(path), publish)
+    return _started(environment, load(path), None)
 
 
-def lambda_handler(environment: Environment, handler: Handler, publish: Publish | None) -> LambdaHandler:
-    """What Lambda calls, over boto3's client and Powertools' Logger."""
-    Logger(service="towpath")  # gives the logger "towpath" its JSON lines, once, and keeps them out of Lambda's own
+def _started(environment: Environment, handler: Handler, publish: Publish | None) -> LambdaHandler:
+    Logger(service="towpath")  # gives the logger "towpath" its JSON lines, and keeps them out of Lambda's own
+    client = ClientOnFirstUse(environment.endpoint, connections=environment.settings.concurrency)
+    return function_for(environment, handler, publish if publish is not None else _publish_nothing, client).handle
+
+
+def function_for(
+    environment: Environment, handler: Handler, publish: Publish, client: Callable[[], SQSClient]
+) -> Function:
+    """The function that ``environment`` describes, over ``client``, which is not called before it is needed."""
     settings = environment.settings
-    settler = SqsSettler(
-        client=ClientOnFirstUse(environment.endpoint, connections=settings.concurrency),
-        queue_url=environment.queue_url,
-        dead_letter_queue_url=environment.dead_letter_queue_url,
-        receive_margin=timedelta(seconds=limits.ESM_BATCH_WINDOW_SECONDS),  # Lambda may have held it as long
-    )
     return Function(
-        environment=environment,
+        settings=settings,
         equipment=Equipment(
             dispatcher=Dispatcher(
                 policy=settings.policy,
                 handler=handler,
                 convert=payload.converter(handler.payload_type),
-                publish=publish if publish is not None else _publish_nothing,
+                publish=publish,
                 log=logging.getLogger("towpath.handler"),
             ),
-            settler=settler,
+            settler=SqsSettler(
+                client=client,
+                queue_url=environment.queue_url,
+                dead_letter_queue_url=environment.dead_letter_queue_url,
+                receive_margin=timedelta(seconds=limits.ESM_BATCH_WINDOW_SECONDS),  # Lambda may have held it as long
+            ),
             threads=Threads(settings.concurrency),
             loops=EventLoops(),
             log=logging.getLogger("towpath.delivery"),
         ),
-    ).handle
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """One Lambda function: its environment, and what its invocations work with."""
+    """One Lambda function: its settings, and what its invocations work with."""
 
-    environment: Environment
+    settings: FunctionSettings
     equipment: Equipment
 
     def handle(self, event: Any, context: Any) -> dict[str, Any]:
         """Handle one SQS event; the answer is Lambda's partial batch response. ``context`` may be ``None``."""
         records = records_of(event)
-        settings = self.environment.settings
-        invocation = begin(context, settings.timeout_seconds, self.equipment.dispatcher.clock)
+        invocation = begin(context, self.settings.timeout_seconds, self.equipment.dispatcher.clock)
         processor = SqsProcessor()
         with processor(records, lambda records: self._done(records, invocation)):
             processor.process()
@@ -98,18 +106,18 @@ class Function:
 
     def _done(self, records: Sequence[Any], invocation: Invocation) -> set[int]:
         slots = list(self._slots(records, invocation))
-        lanes = lanes_of(slots, fifo=self.environment.settings.fifo)
+        lanes = lanes_of(slots, fifo=self.settings.fifo)
         return Batch(self.equipment, invocation, lanes).run()
 
     def _slots(self, records: Sequence[Any], invocation: Invocation) -> Iterator[Slot]:
-        policy = self.environment.settings.policy
+        policy = self.settings.policy
         for position, record in enumerate(records):
             delivery = read_delivery(record, policy, invocation.started_at)
             if delivery is not None:
                 yield Slot(position=position, delivery=delivery)
                 continue
             extra = {"subscription": policy.subscription, "delivery_id": record_id(record), "position": position}
-            self.equipment.log.error("a record lacks what every SQS record has; it comes again", extra=extra)
+            self.equipment.log.error("a record lacks what every SQS record has, and cannot be handled", extra=extra)
 
 
 def _publish_nothing(_topic: str, _messages: Sequence[NewMessage]) -> list[PublishResult]:

@@ -57,7 +57,9 @@ def read_delivery(record: Any, policy: SubscriptionPolicy, received_at: datetime
         carried = {name: _attribute(found) for name, found in (record.get("messageAttributes") or {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    if not isinstance(body, str) or not isinstance(handle, str) or not handle or attempt < 1:
+    if not (isinstance(body, str) and isinstance(handle, str) and isinstance(group_id, str | None)):
+        return None
+    if not handle or attempt < 1:
         return None
     replay = replay_count(carried)
     return SqsDelivery(
@@ -93,6 +95,8 @@ def lanes_of(slots: Iterable[Slot], *, fifo: bool) -> list[Lane]:
 
 def _attribute(found: Mapping[str, Any]) -> SqsAttribute:
     data_type, text, encoded = found["dataType"], found.get("stringValue"), found.get("binaryValue")
+    if not isinstance(data_type, str):
+        raise TypeError("dataType is no text")
     if isinstance(text, str):
         return SqsAttribute(data_type=data_type, value=text)
     try:
