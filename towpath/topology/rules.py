@@ -81,7 +81,7 @@ def _fair_is_for_standard_topics(topology: Topology) -> Iterator[Finding]:
         if topic.fair and topology.is_fifo(topic_name):
             exclusive = _readers(topology, topic_name, "exclusive")
             problem = "must be false on a FIFO topic, whose partition keys are its message groups already"
-            rests_on = (*_modes(exclusive), ("topics", topic_name, "fifo"), _transport(topic_name))
+            rests_on = (*_modes(exclusive), _transport(topic_name))
             yield Finding(path=("topics", topic_name, "fair"), problem=problem, rests_on=rests_on)
 
 
