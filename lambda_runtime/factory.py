@@ -71,7 +71,7 @@ def function_for(
             dispatcher=Dispatcher(
                 policy=settings.policy,
                 handler=handler,
-                convert=payload.converter(handler.payload_type),
+                convert=payload.converter(handler.payload_type, handler.path),
                 publish=publish,
                 log=logging.getLogger("towpath.handler"),
             ),

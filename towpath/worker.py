@@ -136,7 +136,7 @@ class Worker:
         return Dispatcher(
             policy=policy,
             handler=loaded,
-            convert=payload.converter(loaded.payload_type),
+            convert=payload.converter(loaded.payload_type, loaded.path),
             publish=self._transport.publish,
             log=logging.getLogger("towpath.handler"),
         )
