@@ -73,9 +73,9 @@ class Dependencies:
         resolved_file, built_file = tree.with_name("resolved.txt"), tree.with_name("built.txt")
         resolved_file.write_text("\n".join([*resolution.pinned, *built]), encoding="utf-8")
         built_file.write_text("\n".join(built), encoding="utf-8")
-        options: list[str | Path] = ["--requirements", resolved_file, "--overrides", built_file]
+        options: list[str | Path] = ["-r", resolved_file, "--override", built_file]
         if self.project.requirements.suffix == ".txt":
-            options += ["--requirements", self.project.requirements]
+            options += ["-r", self.project.requirements]
         command = ("pip", "install", "--no-deps", "--target", tree, *_for(self.target), *options)
         self.uv.run(*command, purpose=f"install the dependencies of {self.project.folder}")
 

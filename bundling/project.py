@@ -45,7 +45,7 @@ def read_project(folder: Path) -> Project:
 
 def distribution_name(requirement: str) -> str:
     """The normalised name at the beginning of a requirement: ``Foo_Bar[x]>=1`` is ``foo-bar``."""
-    match = re.match(r"[A-Za-z0-9._-]+", requirement.strip())
+    match = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", requirement.strip())
     return re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
 
 

@@ -24,7 +24,7 @@ class Uv:
         environment = {**os.environ, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
         environment.pop("VIRTUAL_ENV", None)
         result = subprocess.run(  # noqa: S603 - uv with arguments of our own
-            [self.executable, *arguments, "--quiet"],
+            [self.executable, *arguments],
             cwd=self.folder,
             env=environment,
             input=text,

@@ -1,0 +1,110 @@
+"""Resolving dependencies, with a stand-in for uv."""
+
+from pathlib import Path
+
+import pytest
+
+from bundling.dependencies import Dependencies, read_lock
+from bundling.errors import UnusableProject, UvFailed, WheelMissing
+from bundling.project import Project
+from bundling.target import lambda_target
+
+LOCK = """
+[[packages]]
+name = "six"
+version = "1.17.0"
+
+[[packages]]
+name = "towpath"
+directory = { path = "../..", editable = true }
+
+[[packages]]
+name = "mine"
+version = "1"
+archive = { path = "wheels/mine-1-py3-none-any.whl" }
+
+[[packages]]
+name = "theirs"
+version = "2"
+archive = { url = "https://example.org/theirs-2-py3-none-any.whl" }
+"""
+
+
+class FakeUv:
+    """Has wheels for some requirements at some platforms, and complains about the rest in uv's words."""
+
+    def __init__(self, complaint: str, wheels: dict[tuple[str, str, str], str]) -> None:
+        self._complaint = complaint
+        self._wheels = wheels
+
+    def run(self, *arguments: str | Path, purpose: str, text: str = "") -> str:
+        words = [str(argument) for argument in arguments]
+        python, platform = words[words.index("--python-version") + 1], words[words.index("--python-platform") + 1]
+        version = self._wheels.get((text, python, platform))
+        if version is None:
+            raise UvFailed(f"uv could not {purpose}", self._complaint)
+        return f'[[packages]]\nname = "found"\nversion = "{version}"\n'
+
+
+def resolving(complaint: str, **wheels: str) -> None:
+    """Resolve for python3.13 on arm64; ``wheels`` are written as ``requirement|python|platform``."""
+    found = {tuple(place.split("|")): version for place, version in wheels.items()}
+    project = Project(
+        folder=Path("/p"), requirements=Path("/p/requirements.txt"), dependencies=frozenset(), is_package=False
+    )
+    target = lambda_target("python3.13", "arm64")
+    Dependencies(uv=FakeUv(complaint, found), project=project, target=target).resolve()
+
+
+def test_a_lock_is_read_into_pins_and_local_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "examples" / "quickstart"
+    resolution = read_lock(LOCK, folder)
+    assert resolution.pinned == (
+        "six==1.17.0",
+        f"mine @ {(folder / 'wheels/mine-1-py3-none-any.whl').as_uri()}",
+        "theirs @ https://example.org/theirs-2-py3-none-any.whl",
+    )
+    assert resolution.local == {"towpath": tmp_path}
+
+
+def test_a_project_without_dependencies_locks_nothing(tmp_path: Path) -> None:
+    assert read_lock("lock-version = '1.0'\n", tmp_path).pinned == ()
+
+
+def test_a_dependency_from_version_control_is_refused_by_name(tmp_path: Path) -> None:
+    lock = '[[packages]]\nname = "mine"\nversion = "1"\nvcs = { type = "git", url = "https://example.org/mine" }\n'
+    with pytest.raises(UnusableProject, match="mine comes from version control"):
+        read_lock(lock, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "Because numpy==1.26.0 has no wheels with a matching Python ABI tag (e.g., `cp313`) and you require numpy",
+        "Because only numpy==1.26.0 is available and numpy==1.26.0 has no usable wheels and you require numpy",
+    ],
+)
+def test_a_missing_wheel_is_named_with_the_nearest_choices(complaint: str) -> None:
+    with pytest.raises(WheelMissing) as caught:
+        resolving(
+            complaint,
+            **{
+                "numpy|3.13|aarch64-manylinux_2_34": "2.1.0",
+                "numpy==1.26.0|3.11|aarch64-manylinux_2_17": "1.26.0",
+                "numpy==1.26.0|3.12|aarch64-manylinux_2_34": "1.26.0",
+                "numpy==1.26.0|3.13|x86_64-manylinux_2_34": "1.26.0",
+            },
+        )
+    assert str(caught.value) == (
+        "numpy==1.26.0 has no wheel for python3.13 arm64; the nearest choice is numpy==2.1.0 or python3.12 or x86_64"
+    )
+
+
+def test_a_package_without_any_wheel_is_named_too() -> None:
+    with pytest.raises(WheelMissing, match=r"^docopt has no wheel for python3\.13 arm64; none was found"):
+        resolving("Because all versions of docopt have no usable wheels and you require docopt")
+
+
+def test_any_other_complaint_of_uv_is_passed_on() -> None:
+    with pytest.raises(UvFailed, match=r"could not resolve /p/requirements\.txt for python3\.13 arm64: no network"):
+        resolving("no network")

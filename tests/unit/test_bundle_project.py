@@ -1,0 +1,87 @@
+"""The handler's project: its dependencies file and its own files."""
+
+from pathlib import Path
+
+import pytest
+
+from bundling.errors import UnusableProject
+from bundling.project import Project, copy_handlers, distribution_name, read_project, require_module
+
+
+def write(folder: Path, *names: str, text: str = "") -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def copied(folder: Path, *handlers: str) -> set[str]:
+    tree = folder / "tree"
+    tree.mkdir()
+    project = Project(
+        folder=folder, requirements=folder / "requirements.txt", dependencies=frozenset(), is_package=False
+    )
+    copy_handlers(project, handlers, tree)
+    return names(tree)
+
+
+def test_a_lock_comes_before_the_file_that_it_was_made_from(tmp_path: Path) -> None:
+    write(tmp_path, "pyproject.toml")
+    assert read_project(tmp_path).requirements == tmp_path / "pyproject.toml"
+    write(tmp_path, "requirements.txt")
+    assert read_project(tmp_path).requirements == tmp_path / "requirements.txt"
+
+
+def test_a_project_says_what_it_asks_for_and_whether_it_is_a_package(tmp_path: Path) -> None:
+    write(tmp_path, "pyproject.toml", text='[project]\ndependencies = ["Foo_Bar[x]>=1; os_name == \'nt\'", "six"]\n')
+    assert read_project(tmp_path).dependencies == {"foo-bar", "six"}
+    assert not read_project(tmp_path).is_package
+    write(tmp_path, "pyproject.toml", text='[build-system]\nrequires = ["hatchling"]\n')
+    assert read_project(tmp_path).is_package
+
+
+def test_a_folder_without_dependencies_is_no_project(tmp_path: Path) -> None:
+    with pytest.raises(UnusableProject, match=r"neither requirements\.txt nor pyproject\.toml"):
+        read_project(tmp_path)
+
+
+def test_a_broken_pyproject_is_told_with_its_path(tmp_path: Path) -> None:
+    write(tmp_path, "pyproject.toml", text="[project\n")
+    with pytest.raises(UnusableProject, match=r"pyproject\.toml cannot be read: "):
+        read_project(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "name"),
+    [("Foo_Bar[x]>=1", "foo-bar"), ("a.b--c ; x", "a-b-c"), ("six@https://x/y.whl", "six"), ("../..", ""), ("", "")],
+)
+def test_a_distributions_name_is_normalised(requirement: str, name: str) -> None:
+    assert distribution_name(requirement) == name
+
+
+def test_a_handlers_whole_package_goes_in_without_hidden_files_and_nothing_else(tmp_path: Path) -> None:
+    write(tmp_path, "app/__init__.py", "app/sub/work.py", "app/data.json", "app/.env", "app/.cache/x", ".env", "b.py")
+    assert copied(tmp_path, "app.sub.work:process") == {"app/__init__.py", "app/sub/work.py", "app/data.json"}
+
+
+def test_several_handlers_bring_their_packages_and_modules(tmp_path: Path) -> None:
+    write(tmp_path, "app/a.py", "single.py", "other.py")
+    assert copied(tmp_path, "app.a:f", "app.a:g", "single:f") == {"app/a.py", "single.py"}
+
+
+def test_a_handler_outside_of_the_project_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableProject, match=r"no package app/ and no module app\.py"):
+        copied(tmp_path, "app.documents:process")
+
+
+def test_a_module_is_there_as_file_package_or_extension(tmp_path: Path) -> None:
+    write(tmp_path, "a.py", "b/__init__.py", "c/d.cpython-311-x86_64-linux-gnu.so")
+    for module in ("a", "b", "c.d"):
+        require_module(tmp_path, module, "no repair")
+    for module in ("c", "b.a", "nowhere.at.all"):
+        with pytest.raises(UnusableProject, match=f"no module {module}; add it"):
+            require_module(tmp_path, module, "add it")
