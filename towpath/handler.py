@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import re
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from towpath.errors import HandlerNotFound
@@ -42,7 +44,7 @@ def load(path: str) -> Handler:
         if error.name is not None and (module_name + ".").startswith(error.name + "."):
             raise HandlerNotFound(path, f"there is no module {error.name!r} on the import path") from error
         raise HandlerNotFound(path, f"importing {module_name!r} needs the module {error.name!r}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script without a main guard ends with sys.exit()
         problem = f"importing {module_name!r} raised {type(error).__name__}: {error}"
         raise HandlerNotFound(path, problem) from error
     for name in names.split("."):
@@ -62,10 +64,10 @@ def inspected(function: Any, path: str = "") -> Handler:
         signature.bind(None, None)
     except (TypeError, ValueError) as error:
         raise HandlerNotFound(path, "must take two arguments: (message, context)") from error
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    if any(inspect.isgeneratorfunction(f) or inspect.isasyncgenfunction(f) for f in (function, called)):
         raise HandlerNotFound(path, "is a generator; a handler returns an outcome and yields nothing")
     first = next(iter(signature.parameters.values()))
-    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     return Handler(
         path=path,
         function=function,
@@ -75,16 +77,40 @@ def inspected(function: Any, path: str = "") -> Handler:
 
 
 def _payload_type(path: str, function: Any, parameter: str) -> object:
-    target = getattr(function, "func", function)  # functools.partial
-    if not inspect.isroutine(target):
-        target = type(target).__call__
     try:
-        annotation = typing.get_type_hints(target).get(parameter)
+        annotation = _annotation(_innermost(function), parameter)
     except Exception as error:
         raise HandlerNotFound(path, f"its annotations cannot be read: {error}") from error
+    if typing.get_origin(annotation) is typing.Annotated:
+        annotation = typing.get_args(annotation)[0]
     if annotation is None or annotation is Any or annotation is Message:
         return None
     if typing.get_origin(annotation) is not Message:
         raise HandlerNotFound(path, f"its first argument must be annotated Message or Message[T], not {annotation}")
     (payload_type,) = typing.get_args(annotation)
     return None if payload_type is Any else payload_type
+
+
+def _innermost(function: Any) -> Any:
+    """The function whose annotations count: inside partials, decorators and objects that can be called."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif inspect.isroutine(function):
+            return function
+        else:
+            function = type(function).__call__
+
+
+def _annotation(function: Any, parameter: str) -> Any:
+    """What ``parameter`` is annotated with, resolved; ``None`` when it is not. The other annotations need not resolve:
+    those for type checkers only (``if TYPE_CHECKING``) never do.
+    """
+    annotations = getattr(function, "__annotations__", {})
+    if parameter not in annotations:
+        return None
+    alone = SimpleNamespace(__annotations__={parameter: annotations[parameter]})
+    names = getattr(function, "__globals__", {})
+    return typing.get_type_hints(alone, globalns=names, include_extras=True)[parameter]
