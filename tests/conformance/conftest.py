@@ -1,7 +1,13 @@
 """The transports that the suite runs on, and the matrix that it prints at its end."""
 
+from contextlib import closing
+
 import pytest
 
+from bundling.build import BundleRequest, build
+from bundling.target import host_target
+from local_transport.connections import Database
+from local_transport.schema import upgrade
 from tests.conformance.harness import FUNCTION, DatabaseHarness, LambdaHarness, PolledHarness
 
 TRANSPORTS = ("sqlite", "postgresql", "aws-worker", "aws-lambda")
@@ -9,6 +15,20 @@ TRANSPORTS = ("sqlite", "postgresql", "aws-worker", "aws-lambda")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "case(id, promise): a conformance case and the promise that it states")
+
+
+@pytest.fixture(scope="session")
+def scripted_zip(tmp_path_factory):
+    """The suite's handler as a Lambda zip for this machine, bundled as a user bundles one."""
+    request = BundleRequest(
+        name="scripted",
+        handlers=("scripted:handle",),
+        entry_point="lambda_runtime.entry.handler",
+        target=host_target(),
+        project=FUNCTION,
+        output=tmp_path_factory.mktemp("zip"),
+    )
+    return build(request).path
 
 
 @pytest.fixture(params=TRANSPORTS)
@@ -21,6 +41,8 @@ def harness(request, tmp_path, monkeypatch):
         )
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres_url")
+        with closing(Database(url)) as database:
+            upgrade(database)
         return DatabaseHarness(name="postgresql", url=url, folder=tmp_path, environment=monkeypatch)
     aws = request.getfixturevalue("aws")
     if request.param == "aws-worker":

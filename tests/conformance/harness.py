@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from tests.servers.clock import advance
 
 from aws_transport.bindings import Bindings
 from tests.servers.localstack import Aws
@@ -170,6 +169,8 @@ class DatabaseHarness:
 
     @contextmanager
     def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
+        from tests.servers.clock import advance
+
         transport: Any = connect(self.url)
         report = self.folder / "observations.jsonl"
         self.environment.setenv("CONFORMANCE_OBSERVER", f"file://{report}")
@@ -279,18 +280,30 @@ class LambdaRunning:
         return results
 
     def work(self) -> None:
-        """Wait until no message is visible and no function has reported anything for a while."""
+        """Wait until no message is visible, and none is with a function, for a while.
+
+        A message that is neither is one that hides for its retry: its last report says so.
+        """
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < 1.5:
-            if self._collect() or any(self._visible(url) for url in self.queue_urls):
+            if self._collect() or self._count("ApproximateNumberOfMessages") or self._with_a_function():
                 quiet_since = time.monotonic()
             time.sleep(0.1)
+
+    def _with_a_function(self) -> bool:
+        last = {o["delivery_id"]: o["action"] for o in _chosen(self.seen, None)}
+        hiding = [action for action in last.values() if action in ("retry", "transient", "error", "release")]
+        return self._count("ApproximateNumberOfMessagesNotVisible") > len(hiding)
 
     def advance(self, seconds: float) -> None:
         time.sleep(seconds)
 
     def lose_a_worker(self, subscription: str) -> None:
-        self.work()
+        """The function ends its process by itself. Nothing tells so but that the message hides, and goes on hiding."""
+        deadline = time.monotonic() + 60
+        while not self._count("ApproximateNumberOfMessagesNotVisible"):
+            assert time.monotonic() < deadline, "no function took the message"
+            time.sleep(0.05)
 
     def drain(self, processes: int, threads: int, deliveries: int) -> int:
         """The mapping decides how many functions run: LocalStack's runs one at a time."""
@@ -317,9 +330,9 @@ class LambdaRunning:
             self.sqs.delete_message_batch(QueueUrl=self.observer_url, Entries=entries)
         return bool(messages)
 
-    def _visible(self, url: str) -> bool:
-        wanted = "ApproximateNumberOfMessages"
-        return self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[wanted])["Attributes"][wanted] != "0"
+    def _count(self, what: str) -> int:
+        read = self.sqs.get_queue_attributes
+        return sum(int(read(QueueUrl=u, AttributeNames=[what])["Attributes"][what]) for u in self.queue_urls)
 
 
 @dataclass(kw_only=True)
