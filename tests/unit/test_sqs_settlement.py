@@ -266,6 +266,16 @@ def test_a_foreign_body_that_fills_the_message_is_copied_without_a_note():
     assert sqs.calls[1][2] == [{"Id": "0", "MessageBody": body, "MessageAttributes": {}}]
 
 
+def test_a_foreign_body_that_leaves_little_room_gets_a_shorter_note_and_none_of_its_attributes():
+    sqs = FakeSqs()
+    body = "x" * (limits.SQS_MESSAGE_BYTES - 200)
+    kind = {"kind": SqsAttribute(data_type="String", value="pdf" * 20)}
+    settler(sqs).dead_letter([letter(body=body, reason="r" * 500, sqs_attributes=kind)])
+    sent = sqs.calls[1][2][0]["MessageAttributes"]
+    assert list(sent) == [NOTE_ATTRIBUTE]
+    assert note_of(sqs.calls[1][2][0])["reason"].startswith("rrr")
+
+
 @pytest.mark.parametrize(
     ("error", "answer"),
     [
