@@ -37,8 +37,8 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only reads."""
-        with self.translated(), self.engine.begin() as connection:
+        """A connection for statements that only read; each of them sees one moment."""
+        with self.translated(), self.dialect.reading(self.engine) as connection:
             yield connection
 
     @contextmanager

@@ -46,8 +46,10 @@ def milliseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MILLISECOND
 
 
-ORDINAL: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite: only INTEGER is the row's own key
-MESSAGE_ID: Final = sa.Text().with_variant(sa.Uuid(as_uuid=False), "postgresql")
+ORDINAL: Final[TypeEngine[Any]] = sa.BigInteger().with_variant(
+    sa.Integer(), "sqlite"
+)  # SQLite: only INTEGER is the row's own key
+MESSAGE_ID: Final[TypeEngine[Any]] = sa.Text().with_variant(sa.Uuid(as_uuid=False), "postgresql")
 
 # Rows of these tables live shortly, so their dead versions must go soon: vacuumed after 1 % instead of 20 %, unpaused.
 _CHURN: Final = {

@@ -10,13 +10,14 @@ from typing import Any, Final, Protocol
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, Row
-from sqlalchemy.sql import visitors
+from sqlalchemy.engine import Dialect as SqlDialect
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 from sqlalchemy.types import TypeEngine
 
 Insert = postgresql.Insert | sqlite.Insert
 Rows = Sequence[Row[Any]]
+Columns = Mapping[str, TypeEngine[Any]]
 
 LOCK_SECONDS: Final = 10  # how long a transaction waits for a lock before it gives up
 
@@ -53,10 +54,10 @@ class Plan(Protocol):
 class Statement:
     """A statement that takes from a mapping the parameters that it has."""
 
-    def __init__(self, statement: sa.Select[Any] | UpdateBase) -> None:
+    def __init__(self, statement: sa.Select[Any] | UpdateBase, dialect: SqlDialect) -> None:
         self._statement = statement
-        elements = visitors.iterate(statement)
-        self._names = {e.key for e in elements if isinstance(e, sa.BindParameter) and e.required}
+        binds = statement.compile(dialect=dialect).binds.values()
+        self._names = {bind.key for bind in binds if bind.required}
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> sa.CursorResult[Any]:
         """Execute it."""
@@ -79,11 +80,17 @@ class Dialect(Protocol):
     def changing(self, engine: Engine) -> AbstractContextManager[Connection]:
         """A connection that runs exactly one ``Plan``, durable at the end."""
 
+    def reading(self, engine: Engine) -> AbstractContextManager[Connection]:
+        """A connection for statements that only read, each seeing a moment not before the last one's."""
+
     def writing(self, engine: Engine) -> AbstractContextManager[Connection]:
         """A transaction that may write."""
 
-    def batch(self, name: str, columns: Mapping[str, TypeEngine[Any]]) -> Batch:
+    def batch(self, name: str, columns: Columns) -> Batch:
         """Rows with these columns, as parameters that begin with ``name``."""
+
+    def statement(self, statement: sa.Select[Any] | UpdateBase) -> Statement:
+        """``statement`` made ready."""
 
     def plan(self, change: Change) -> Plan:
         """``change`` made ready."""
@@ -92,7 +99,13 @@ class Dialect(Protocol):
         """An insert that can say what to do on conflict."""
 
     def share_topology(self, connection: Connection) -> None:
-        """Keep the applied topology as it is until the transaction ends; others may do the same."""
+        """Keep the applied topology as it is until the transaction ends; others may do the same.
+
+        The transaction waits for no lock longer than ``LOCK_SECONDS`` from here on.
+        """
+
+    def share_topology_for_caller(self, connection: Connection) -> None:
+        """The same in somebody else's transaction, whose settings are left alone."""
 
     def own_topology(self, connection: Connection) -> None:
         """Wait until nobody shares the topology and keep everybody from it until the transaction ends."""

@@ -14,12 +14,13 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
-from sqlalchemy.types import TypeEngine
 
-from local_transport.dialects.port import LOCK_SECONDS, Batch, Change, Insert, Plan, Rows, Statement
+from local_transport.dialects.port import LOCK_SECONDS, Batch, Change, Columns, Insert, Plan, Rows, Statement
 from towpath.errors import UnknownTransport
 
+_SQL: Final = URL.create("postgresql+psycopg").get_dialect()()
 CONNECT_SECONDS: Final = 10
 IDLE_SECONDS: Final = 5.0  # a pooled connection that was idle for longer is tested before it is used
 
@@ -30,7 +31,7 @@ _TOPOLOGY_LOCK, _SWEEP_LOCK = 1, 2
 class _UnnestBatch:
     """Rows as one array for each column."""
 
-    def __init__(self, name: str, columns: Mapping[str, TypeEngine[Any]]) -> None:
+    def __init__(self, name: str, columns: Columns) -> None:
         self._names = [f"{name}_{column}" for column in columns]
         arrays = [
             sa.bindparam(parameter, type_=postgresql.ARRAY(kind))
@@ -51,7 +52,7 @@ class _OneStatement:
         changed = change.change.cte("changed")
         read = sa.select(changed) if change.read is None else change.read(changed)
         follows = [follow(changed).cte(f"then_{i}") for i, follow in enumerate(change.then)]
-        self._statement = Statement(read.add_cte(*follows))
+        self._statement = Statement(read.add_cte(*follows), _SQL)
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
         return self._statement.run(connection, parameters).all()
@@ -87,14 +88,24 @@ class PostgreSql:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
+    def reading(self, engine: Engine) -> Iterator[Connection]:
+        """A connection in autocommit: every statement sees what is committed at its start."""
+        with self.changing(engine) as connection:
+            yield connection
+
+    @contextmanager
     def writing(self, engine: Engine) -> Iterator[Connection]:
         """A transaction that may write."""
         with engine.begin() as connection:
             yield connection
 
-    def batch(self, name: str, columns: Mapping[str, TypeEngine[Any]]) -> Batch:
+    def batch(self, name: str, columns: Columns) -> Batch:
         """Rows as parameters."""
         return _UnnestBatch(name, columns)
+
+    def statement(self, statement: sa.Select[Any] | UpdateBase) -> Statement:
+        """The statement, made ready."""
+        return Statement(statement, _SQL)
 
     def plan(self, change: Change) -> Plan:
         """The change, made ready."""
@@ -107,6 +118,10 @@ class PostgreSql:
     def share_topology(self, connection: Connection) -> None:
         """A shared advisory lock until the transaction ends."""
         connection.execute(_SHARE_TOPOLOGY)
+
+    def share_topology_for_caller(self, connection: Connection) -> None:
+        """The same lock alone."""
+        connection.execute(_SHARE_TOPOLOGY_ALONE)
 
     def own_topology(self, connection: Connection) -> None:
         """The exclusive advisory lock until the transaction ends."""
@@ -135,6 +150,7 @@ _TROUBLE: Final = ("25006", "42501")  # read-only transaction, insufficient priv
 # The lock wait is bounded for this transaction alone; the target list of a SELECT is evaluated from left to right.
 _BOUNDED_WAIT: Final = sa.func.set_config("lock_timeout", f"{LOCK_SECONDS}s", sa.true())
 _SHARE_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock_shared(_LOCK_SPACE, _TOPOLOGY_LOCK))
+_SHARE_TOPOLOGY_ALONE: Final = sa.select(sa.func.pg_advisory_xact_lock_shared(_LOCK_SPACE, _TOPOLOGY_LOCK))
 _OWN_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock(_LOCK_SPACE, _TOPOLOGY_LOCK))
 
 

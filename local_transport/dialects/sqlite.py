@@ -15,13 +15,14 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
-from sqlalchemy.types import TypeEngine
 
 from local_transport.dialects.columns import milliseconds
-from local_transport.dialects.port import LOCK_SECONDS, Batch, Change, Insert, Plan, Rows, Statement
+from local_transport.dialects.port import LOCK_SECONDS, Batch, Change, Columns, Insert, Plan, Rows, Statement
 from towpath.errors import TransportUnavailable, UnknownTransport
 
+_SQL: Final = sqlite.dialect()
 _OLDEST_SQLITE: Final = (3, 35, 0)  # RETURNING
 _SYNCHRONOUS: Final = ("FULL", "NORMAL")
 _DEFECTS: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_MISUSE)
@@ -31,7 +32,7 @@ _IMMEDIATE: Final = "towpath_immediate"
 class _JsonBatch:
     """Rows as one JSON array of arrays."""
 
-    def __init__(self, name: str, columns: Mapping[str, TypeEngine[Any]]) -> None:
+    def __init__(self, name: str, columns: Columns) -> None:
         self._name = f"{name}_rows"
         each = sa.func.json_each(sa.bindparam(self._name, type_=sa.Text())).table_valued("value", name=f"{name}_each")
         values = [
@@ -51,9 +52,9 @@ class _SeveralStatements:
     def __init__(self, change: Change) -> None:
         columns = {str(column.key): column.type for column in change.change.exported_columns}
         self._changed = _JsonBatch("changed", columns)
-        self._change = Statement(change.change)
-        self._then = [Statement(follow(self._changed.rows)) for follow in change.then]
-        self._read = None if change.read is None else Statement(change.read(self._changed.rows))
+        self._change = Statement(change.change, _SQL)
+        self._then = [Statement(follow(self._changed.rows), _SQL) for follow in change.then]
+        self._read = None if change.read is None else Statement(change.read(self._changed.rows), _SQL)
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
         changed = self._change.run(connection, parameters).all()
@@ -104,6 +105,12 @@ class Sqlite:
             yield connection
 
     @contextmanager
+    def reading(self, engine: Engine) -> Iterator[Connection]:
+        """A transaction that takes no lock."""
+        with engine.begin() as connection:
+            yield connection
+
+    @contextmanager
     def writing(self, engine: Engine) -> Iterator[Connection]:
         """A transaction that begins as the writer: BEGIN IMMEDIATE."""
         if not self._writer.acquire(timeout=LOCK_SECONDS):
@@ -114,9 +121,13 @@ class Sqlite:
         finally:
             self._writer.release()
 
-    def batch(self, name: str, columns: Mapping[str, TypeEngine[Any]]) -> Batch:
+    def batch(self, name: str, columns: Columns) -> Batch:
         """Rows as parameters."""
         return _JsonBatch(name, columns)
+
+    def statement(self, statement: sa.Select[Any] | UpdateBase) -> Statement:
+        """The statement, made ready."""
+        return Statement(statement, _SQL)
 
     def plan(self, change: Change) -> Plan:
         """The change, made ready."""
@@ -128,6 +139,9 @@ class Sqlite:
 
     def share_topology(self, connection: Connection) -> None:
         """Nothing to do: a writing transaction is alone."""
+
+    def share_topology_for_caller(self, connection: Connection) -> None:
+        """Nothing to do: once it writes it is alone."""
 
     def own_topology(self, connection: Connection) -> None:
         """Nothing to do: a writing transaction is alone."""

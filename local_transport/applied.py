@@ -1,0 +1,180 @@
+"""The topology that is applied to a database: how it is stored, and read back once for each revision."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from local_transport.tables import subscription, topic, topology
+from towpath.errors import InvalidManifest
+from towpath.filters import FilterPolicy
+from towpath.manifest import Manifest
+from towpath.records import read_json_record
+from towpath.settlement import SubscriptionPolicy
+
+_REVISION = sa.select(topology.c.revision, topology.c.fingerprint)
+_TOPICS = sa.select(topic.c.id, topic.c.name, topic.c.policy).where(topic.c.removed_at.is_(None))
+_SUBSCRIPTIONS = sa.select(subscription).where(subscription.c.removed_at.is_(None)).order_by(subscription.c.id)
+
+
+# --- As it is stored ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPolicy:
+    """What a topic's row says of it."""
+
+    status: Literal["active", "disabled"]
+    max_payload_bytes: int
+    retention_days: int
+    deduplication_ttl_seconds: int
+    external_publish: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSubscription:
+    """What a subscription's row says of it."""
+
+    policy: SubscriptionPolicy
+    filter_policy: dict[str, tuple[Any, ...]] | None
+    dead_letter_retention_days: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """The part of a manifest that a database keeps: records by name."""
+
+    topics: Mapping[str, TopicPolicy]
+    subscriptions: Mapping[str, StoredSubscription]
+
+    def fingerprint(self) -> str:
+        """Equal for manifests that mean the same to a database."""
+        return hashlib.sha256(stored_text(self).encode()).hexdigest()
+
+
+def desired(manifest: Manifest) -> Desired:
+    """The topics that ``manifest`` puts on a database, and their subscriptions."""
+    topics = {
+        name: TopicPolicy(
+            status=found.status,
+            max_payload_bytes=found.max_payload_bytes,
+            retention_days=found.retention_days,
+            deduplication_ttl_seconds=found.deduplication.ttl_seconds,
+            external_publish=found.external_publish,
+        )
+        for name, found in manifest.topics.items()
+        if found.transport == "database"
+    }
+    subscriptions = {
+        name: StoredSubscription(
+            policy=found.policy(name),
+            filter_policy=found.filter_policy,
+            dead_letter_retention_days=found.dead_letter_retention_days,
+        )
+        for name, found in manifest.subscriptions.items()
+        if found.transport == "database"
+    }
+    return Desired(topics=topics, subscriptions=subscriptions)
+
+
+def stored_text(record: TopicPolicy | StoredSubscription | Desired) -> str:
+    """The record as canonical JSON: equal records give equal text."""
+    return json.dumps(asdict(record), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+# --- As it is used -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedSubscription:
+    """A subscription with its row's id, and the revision that changed it last. No ``filter`` wants everything."""
+
+    id: int
+    revision: int
+    policy: SubscriptionPolicy
+    filter: FilterPolicy | None
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether deliveries with a partition key are handed out one at a time for each key."""
+        return self.policy.partition_mode != "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedTopic:
+    """A topic with its row's id, and the subscriptions that get its messages: all but the disabled."""
+
+    id: int
+    policy: TopicPolicy
+    subscriptions: tuple[AppliedSubscription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedTopology:
+    """One revision of a database's topics and subscriptions, by name. Revision 0 is before the first ``apply``."""
+
+    revision: int
+    fingerprint: str
+    topics: Mapping[str, AppliedTopic]
+    subscriptions: Mapping[str, AppliedSubscription]
+
+
+class TopologyReader:
+    """Reads the applied topology, each revision once. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._last = AppliedTopology(revision=0, fingerprint="", topics={}, subscriptions={})
+
+    @property
+    def last(self) -> AppliedTopology:
+        """What was read last; it may be outdated."""
+        return self._last
+
+    def current(self, connection: Connection) -> AppliedTopology:
+        """What is applied now, as ``connection`` sees it."""
+        row = connection.execute(_REVISION).one_or_none()
+        revision, fingerprint = (0, "") if row is None else (row.revision, row.fingerprint)
+        last = self._last
+        if revision != last.revision:
+            last = _read(connection, revision, fingerprint)
+            self._last = last
+        return last
+
+
+def _read(connection: Connection, revision: int, fingerprint: str) -> AppliedTopology:
+    topics = connection.execute(_TOPICS).all()
+    by_name: dict[str, AppliedSubscription] = {}
+    by_topic: dict[int, list[AppliedSubscription]] = defaultdict(list)
+    for row in connection.execute(_SUBSCRIPTIONS):
+        stored = read_json_record(StoredSubscription, row.policy, InvalidManifest, f"the applied {row.name!r}")
+        found = AppliedSubscription(id=row.id, revision=row.revision, policy=stored.policy, filter=_compiled(stored))
+        by_name[row.name] = found
+        by_topic[row.topic_id].append(found)
+    return AppliedTopology(
+        revision=revision,
+        fingerprint=fingerprint,
+        topics={
+            row.name: AppliedTopic(
+                id=row.id,
+                policy=read_json_record(TopicPolicy, row.policy, InvalidManifest, f"the applied {row.name!r}"),
+                subscriptions=_receiving(by_topic[row.id]),
+            )
+            for row in topics
+        },
+        subscriptions=by_name,
+    )
+
+
+def _receiving(found: Iterable[AppliedSubscription]) -> tuple[AppliedSubscription, ...]:
+    return tuple(s for s in found if s.policy.status != "disabled")
+
+
+def _compiled(stored: StoredSubscription) -> FilterPolicy | None:
+    return None if stored.filter_policy is None else FilterPolicy.parse(stored.filter_policy)

@@ -1,0 +1,187 @@
+"""Handing out one subscription's deliveries, and settling them."""
+
+from __future__ import annotations
+
+import logging
+import random as system_random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from local_transport.applied import AppliedSubscription, TopologyReader
+from local_transport.claims import Claimed, Claims
+from local_transport.connections import Database
+from local_transport.details import ATTEMPTS_EXCEEDED
+from local_transport.settles import Renewal, Settles
+from towpath.backoff import Random
+from towpath.errors import SubscriptionNotFound, Unsupported
+from towpath.ports import Extension
+from towpath.settlement import (
+    Completion,
+    DeadLettering,
+    Delivery,
+    Discard,
+    Release,
+    Retrial,
+    SettleResult,
+    SubscriptionPolicy,
+)
+
+_POLL_SECONDS: Final = (0.05, 1.0)  # the first pause between two looks, and the longest
+
+
+class Bell:
+    """Wakes those who wait for messages when this process publishes some. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._rings = 0
+
+    @property
+    def rings(self) -> int:
+        """How often it rang so far: to be given to ``wait``, so that no ring is missed."""
+        return self._rings
+
+    def ring(self) -> None:
+        """Wake everybody."""
+        with self._condition:
+            self._rings += 1
+            self._condition.notify_all()
+
+    def wait(self, rings: int, seconds: float) -> bool:
+        """Wait for ``seconds``, or until it has rung more than ``rings`` times; answers whether it has."""
+        with self._condition:
+            return self._condition.wait_for(lambda: self._rings > rings, seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What the consumers of a transport share."""
+
+    database: Database
+    reader: TopologyReader
+    settles: Settles
+    bell: Bell
+    log: logging.Logger
+    random: Random = system_random.random
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class DatabaseConsumer:
+    """The consumer of one subscription. Thread-safe.
+
+    Raises ``SubscriptionNotFound`` when it is made, and ``Unsupported`` for a partition mode that cannot be served.
+    """
+
+    def __init__(self, means: Means, name: str) -> None:
+        self._means = means
+        self._name = name
+        self._applied = self._current()
+        self._claims = self._claims_of(self._applied)
+        self._closed = False
+
+    # Receiving
+
+    def receive(self, limit: int, wait: timedelta) -> list[Delivery]:
+        """At most ``limit`` deliveries, leased; waits up to ``wait`` for a first one. Raises ``TransportUnavailable``.
+
+        An empty answer may come early after ``close``. What is due already is answered at once.
+        """
+        deadline = self._means.monotonic() + wait.total_seconds()
+        pause, longest = _POLL_SECONDS
+        while True:
+            rings = self._means.bell.rings
+            deliveries = self._claim(limit)
+            left = deadline - self._means.monotonic()
+            if deliveries or left <= 0 or self._closed:
+                return deliveries
+            rang = self._means.bell.wait(rings, min(pause, left))
+            pause = _POLL_SECONDS[0] if rang else min(pause * 2, longest)
+
+    def _claim(self, limit: int) -> list[Delivery]:
+        """Claim, and again while a claim only made deliveries dead or was refused for an outdated policy."""
+        while True:
+            claimed = self._claims.claim(limit)
+            self._report_ended(claimed)
+            if claimed.deliveries:
+                return claimed.deliveries
+            if not claimed.ended and not self._is_outdated():
+                return []
+
+    def _is_outdated(self) -> bool:
+        """Whether another policy is applied by now; then the next claim goes by that."""
+        applied = self._current()
+        if applied.revision == self._applied.revision:
+            return False
+        self._applied, self._claims = applied, self._claims_of(applied)
+        return True
+
+    def _current(self) -> AppliedSubscription:
+        with self._means.database.reading() as connection:
+            known = self._means.reader.current(connection).subscriptions
+        if self._name not in known:
+            raise SubscriptionNotFound(self._name, f"this database has {', '.join(sorted(known)) or 'none'}")
+        return known[self._name]
+
+    def _claims_of(self, applied: AppliedSubscription) -> Claims:
+        if applied.is_partitioned:
+            mode = applied.policy.partition_mode
+            raise Unsupported(f"subscription {self._name!r} has partition mode {mode}, which no worker serves yet")
+        return Claims(self._means.database, applied, self._means.random)
+
+    def _report_ended(self, claimed: Claimed) -> None:
+        for delivery_id in claimed.ended:
+            facts = {"subscription": self._name, "delivery_id": delivery_id, "reason": ATTEMPTS_EXCEEDED}
+            self._means.log.info("delivery dead", extra=facts | {"state": "dead"})
+
+    # Settling
+
+    def complete(self, completions: Sequence[Completion]) -> list[SettleResult]:
+        """They are over, and counted."""
+        return self._means.settles.complete(self._applied.id, [c.delivery for c in completions])
+
+    def retry(self, retrials: Sequence[Retrial]) -> list[SettleResult]:
+        """They come again after their delays; their failures are kept."""
+        return self._means.settles.retry(self._applied.id, retrials)
+
+    def dead_letter(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
+        """They are dead, and listed with reason and last error."""
+        return self._means.settles.dead_letter(self._applied.id, letters)
+
+    def discard(self, discards: Sequence[Discard]) -> list[SettleResult]:
+        """They are over, and counted as discarded."""
+        return self._means.settles.discard(self._applied.id, discards)
+
+    def release(self, releases: Sequence[Release]) -> list[SettleResult]:
+        """They are due at once, and the attempt did not count."""
+        results = self._means.settles.release(self._applied.id, [r.delivery for r in releases])
+        self._means.bell.ring()
+        return results
+
+    def extend(self, extensions: Sequence[Extension]) -> list[SettleResult]:
+        """They are held for another lease from now on, and their progress is kept."""
+        policy = self._applied.policy
+        renewals = [
+            Renewal(
+                delivery=extension.delivery,
+                lease_seconds=policy.lease_seconds,
+                backoff_seconds=self._backoff_seconds(policy, extension.delivery),
+                progress=extension.progress,
+            )
+            for extension in extensions
+        ]
+        return self._means.settles.renew(self._applied.id, renewals)
+
+    def _backoff_seconds(self, policy: SubscriptionPolicy, delivery: Delivery) -> float:
+        """How long after its lease's end the delivery stays hidden; not at all when that is its end."""
+        if delivery.attempt >= policy.max_attempts:
+            return 0.0
+        return policy.backoff.delay(delivery.attempt, self._means.random).total_seconds()
+
+    def close(self) -> None:
+        """Let a waiting ``receive`` end. Leases run on."""
+        self._closed = True
+        self._means.bell.ring()

@@ -1,0 +1,231 @@
+"""Publishing: one call is one transaction, or a part of the caller's."""
+
+from __future__ import annotations
+
+import random as system_random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from local_transport.applied import AppliedSubscription, AppliedTopic, TopologyReader
+from local_transport.checking import Checked, Draft, check, comparable, rejection
+from local_transport.connections import Conflicted, Database
+from local_transport.deduplication import Deduplicator, Keyed
+from local_transport.dialects import Dialect
+from local_transport.dialects.columns import MESSAGE_ID, Moment, Now, moment
+from local_transport.dialects.port import Columns
+from local_transport.tables import delivery, message
+from towpath.backoff import Random
+from towpath.envelope import Sources
+from towpath.errors import TransportUnavailable
+from towpath.message import NewMessage, PublishError, PublishResult
+
+_TRIES: Final = 3  # of a transaction that was refused because of another one
+_ROWS: Final = 1_000  # in one statement, and
+_BYTES: Final = 4_000_000  # of bodies, so that a call of any size needs only so much memory at once
+
+
+class DatabasePublisher:
+    """Publishes to the topics that are applied to a database. Thread-safe."""
+
+    def __init__(
+        self,
+        database: Database,
+        reader: TopologyReader,
+        sources: Sources,
+        published: Callable[[], None],
+        random: Random = system_random.random,
+    ) -> None:
+        """``published`` is called after messages became visible."""
+        self._database = database
+        self._reader = reader
+        self._sources = sources
+        self._published = published
+        self._random = random
+        self._writer = _Writer(database.dialect)
+
+    def publish(
+        self, topic: str, messages: Sequence[NewMessage], connection: Connection | None = None
+    ) -> list[PublishResult]:
+        """Publish ``messages``: the valid ones become visible together, in their order, or none does.
+
+        In a transaction of our own, trouble with the database is a ``TransportUnavailable`` in the results; then the
+        messages may have been published all the same, if it came with the commit: publish again with the ids of the
+        results, and what was taken is a duplicate. With ``connection`` the call is part of the caller's transaction,
+        and the database's own errors are passed on, since they concern that transaction.
+        """
+        checked = check(self._reader.last, topic, messages, self._sources)
+        if not messages:
+            return []
+        if connection is not None:
+            self._database.dialect.share_topology_for_caller(connection)
+            return self._write(connection, checked)
+        results = self._publish(checked)
+        if any(result.status == "accepted" for result in results):
+            self._published()
+        return results
+
+    def _publish(self, checked: Checked) -> list[PublishResult]:
+        for attempt in range(1, _TRIES + 1):
+            try:
+                with self._database.writing() as connection:
+                    self._database.dialect.share_topology(connection)
+                    return self._write(connection, checked)
+            except Conflicted as error:
+                if attempt == _TRIES:
+                    return _unavailable(checked, error)
+                time.sleep(self._random() * 0.05 * attempt)
+            except TransportUnavailable as error:
+                return _unavailable(checked, error)
+        raise AssertionError("the last try has returned")
+
+    def _write(self, connection: Connection, checked: Checked) -> list[PublishResult]:
+        applied = self._reader.current(connection)
+        if applied.revision != checked.revision:
+            checked = check(applied, checked.topic, checked.messages, self._sources)
+        results = dict(checked.rejected)
+        if checked.target is not None and checked.drafts:
+            results |= self._writer.write(connection, checked.target, checked.drafts)
+        return [results[position] for position in range(len(checked.messages))]
+
+
+def _unavailable(checked: Checked, error: TransportUnavailable) -> list[PublishResult]:
+    fault = PublishError(code="TransportUnavailable", message=str(error))
+    results = dict(checked.rejected) | {draft.position: rejection(draft.id, fault) for draft in checked.drafts}
+    return [results[position] for position in range(len(checked.messages))]
+
+
+class _Writer:
+    """The statements of publishing: messages, what they repeat, deliveries."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._deduplicator = Deduplicator(dialect)
+        new: Columns = {"position": sa.Integer(), "id": MESSAGE_ID, "body": sa.Text()}
+        to: Columns = {
+            "ordinal": sa.BigInteger(),
+            "subscription": sa.Integer(),
+            "lane": sa.BigInteger(),
+            "due": Moment(),
+        }
+        self._new = dialect.batch("new", new)
+        self._asked = dialect.batch("asked", {"id": MESSAGE_ID})
+        self._to = dialect.batch("to", to)
+        self._insert_messages = dialect.statement(self._message_insert(dialect))
+        self._insert_deliveries = dialect.statement(self._delivery_insert())
+        known = sa.select(message.c.id, message.c.body).where(message.c.id.in_(sa.select(self._asked.rows.c.id)))
+        self._read_known = dialect.statement(known)
+
+    def write(self, connection: Connection, target: AppliedTopic, drafts: Sequence[Draft]) -> dict[int, PublishResult]:
+        """Insert what is new and answer for each draft, by position."""
+        first = {draft.id: draft for draft in reversed(drafts)}
+        ordinals = self._place(connection, target.id, [draft for draft in drafts if draft is first[draft.id]])
+        placed = [draft for draft in first.values() if draft.id in ordinals]
+        winners = self._deduplicate(connection, target, placed, ordinals)
+        accepted = [draft for draft in placed if draft.id not in winners]
+        self._fan_out(connection, target.subscriptions, accepted, ordinals)
+        results = {draft.position: PublishResult(id=draft.id, status="accepted") for draft in accepted}
+        repeats = [draft for draft in drafts if draft.position not in results]
+        if repeats:
+            known = {draft.id: draft.prepared.body for draft in placed}
+            known |= self._stored_bodies(connection, {draft.id for draft in repeats} - known.keys())
+            results |= {draft.position: _repeated(draft, known, winners) for draft in repeats}
+        return results
+
+    def _place(self, connection: Connection, topic_id: int, drafts: Sequence[Draft]) -> dict[str, int]:
+        """Insert the messages whose ids are not there yet, in order; answers their ordinals by id.
+
+        A rival that is publishing the same id in an open transaction is waited for.
+        """
+        ordinals: dict[str, int] = {}
+        for part in _parts(drafts):
+            rows = [(draft.position, draft.id, draft.prepared.body) for draft in part]
+            found = self._insert_messages.run(connection, self._new.bind(rows) | {"topic": topic_id})
+            ordinals |= {row.id: row.ordinal for row in found}
+        return ordinals
+
+    def _deduplicate(
+        self, connection: Connection, target: AppliedTopic, placed: Sequence[Draft], ordinals: Mapping[str, int]
+    ) -> Mapping[str, str]:
+        keyed = [_keyed(draft, target, ordinals) for draft in placed if draft.new.deduplication_key is not None]
+        if not keyed:
+            return {}
+        keyed.sort(key=lambda entry: entry.ordinal)
+        return self._deduplicator.settle(connection, target.id, keyed)
+
+    def _stored_bodies(self, connection: Connection, ids: set[str]) -> dict[str, str]:
+        if not ids:
+            return {}
+        rows = [(message_id,) for message_id in sorted(ids)]
+        return {row.id: row.body for row in self._read_known.run(connection, self._asked.bind(rows))}
+
+    def _fan_out(
+        self,
+        connection: Connection,
+        subscriptions: Sequence[AppliedSubscription],
+        accepted: Sequence[Draft],
+        ordinals: Mapping[str, int],
+    ) -> None:
+        rows = [
+            (ordinals[draft.id], subscription.id, _lane(draft, subscription), draft.new.deliver_after)
+            for draft in sorted(accepted, key=lambda draft: draft.position)
+            for subscription in subscriptions
+            if subscription.filter is None or subscription.filter.matches(draft.prepared.message.attributes)
+        ]
+        for start in range(0, len(rows), 5 * _ROWS):
+            self._insert_deliveries.run(connection, self._to.bind(rows[start : start + 5 * _ROWS]))
+
+    def _message_insert(self, dialect: Dialect) -> sa.sql.dml.UpdateBase:
+        rows = self._new.rows.c
+        new = (
+            sa.select(rows.id, Now(), sa.bindparam("topic", type_=sa.Integer()), rows.body)
+            .where(sa.true())  # SQLite takes ON CONFLICT for the ON of a join without it
+            .order_by(rows.position)  # ordinals are drawn in this order
+        )
+        insert = dialect.insert(message).from_select(["id", "published_at", "topic_id", "body"], new)
+        return insert.on_conflict_do_nothing(index_elements=["id"]).returning(message.c.ordinal, message.c.id)
+
+    def _delivery_insert(self) -> sa.sql.dml.UpdateBase:
+        rows = self._to.rows.c
+        due = sa.case((rows.due > moment(), rows.due), else_=Now())
+        new = sa.select(rows.ordinal, rows.subscription, rows.lane, due)
+        return delivery.insert().from_select(["message_ordinal", "subscription_id", "lane", "due_at"], new)
+
+
+def _parts(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
+    start = size = 0
+    for i, draft in enumerate(drafts):
+        if i - start == _ROWS or (size and size + draft.prepared.size_bytes > _BYTES):
+            yield drafts[start:i]
+            start, size = i, 0
+        size += draft.prepared.size_bytes
+    yield drafts[start:]
+
+
+def _keyed(draft: Draft, target: AppliedTopic, ordinals: Mapping[str, int]) -> Keyed:
+    ttl = draft.new.deduplication_ttl
+    return Keyed(
+        message_id=draft.id,
+        ordinal=ordinals[draft.id],
+        key=draft.new.deduplication_key or "",
+        ttl_seconds=float(target.policy.deduplication_ttl_seconds) if ttl is None else ttl.total_seconds(),
+    )
+
+
+def _repeated(draft: Draft, known: Mapping[str, str], winners: Mapping[str, str]) -> PublishResult:
+    """The answer for a message whose id, or whose deduplication key, came before it."""
+    if comparable(known[draft.id]) == comparable(draft.prepared.body):
+        return PublishResult(id=winners.get(draft.id, draft.id), status="duplicate")
+    problem = f"message id {draft.id} is taken by a message with other content; publish with a new id"
+    return rejection(draft.id, PublishError(code="MessageIdConflict", message=problem))
+
+
+def _lane(draft: Draft, subscription: AppliedSubscription) -> int | None:
+    """The lane of a partition key: 64 bits of a hash, so that two keys rarely share one, and then merely wait."""
+    key = draft.prepared.message.partition_key
+    if key is None or not subscription.is_partitioned:
+        return None
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big", signed=True)

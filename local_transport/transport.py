@@ -1,0 +1,152 @@
+"""The database transport: everything that travels through one database."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sqlalchemy.engine import Connection
+
+from local_transport.applied import TopologyReader, desired
+from local_transport.applying import apply
+from local_transport.connections import Database
+from local_transport.consumer import Bell, DatabaseConsumer, Means
+from local_transport.operating import DatabaseOperator
+from local_transport.publishing import DatabasePublisher
+from local_transport.schema import require_current
+from local_transport.settles import Settles
+from local_transport.sweeping import Sweep
+from towpath.envelope import Sources
+from towpath.manifest import Manifest
+from towpath.message import NewMessage, PublishResult, utc_now
+from towpath.ports import Capability, Consumer, Operator
+from towpath.settlement import SubscriptionPolicy
+from towpath.transports import Applied, Options
+
+CAPABILITIES: Final[frozenset[Capability]] = frozenset(
+    {
+        "delay",
+        "detects_duplicate_id",
+        "exact_backlog",
+        "expired_lease_backs_off",
+        "expires_leases_itself",
+        "counts_completions",
+        "keeps_progress",
+        "pause_at_once",
+        "release_refunds_attempt",
+    }
+)
+
+
+class DatabaseTransport:
+    """Topics and subscriptions in a database. Thread-safe; a forked process opens its own.
+
+    Besides ``Transport`` it is a ``TopologyStore`` and a ``Sweeper``.
+    """
+
+    def __init__(self, database: Database, log: logging.Logger) -> None:
+        """``database`` must have this version's tables; closing the transport closes it."""
+        self._database = database
+        self._log = log
+        self._reader = TopologyReader()
+        self._bell = Bell()
+        self._settles = Settles(database)
+        sources = Sources(clock=utc_now, random_bytes=os.urandom)
+        self._publisher = DatabasePublisher(database, self._reader, sources, self._bell.ring)
+        self._sweep = Sweep(database, log)
+        self._read_topology()
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What a database can do."""
+        return CAPABILITIES
+
+    def publish(
+        self, topic: str, messages: Sequence[NewMessage], *, connection: object | None = None
+    ) -> list[PublishResult]:
+        """Publish in one transaction: the valid messages become visible together, in order, or none does.
+
+        ``connection``, a SQLAlchemy Connection or Session of this database, makes it a part of the caller's
+        transaction; the database's own errors are passed on then. Raises ``TypeError`` for anything else.
+        """
+        return self._publisher.publish(topic, messages, None if connection is None else _connection_of(connection))
+
+    def policies(self) -> Mapping[str, SubscriptionPolicy]:
+        """The subscriptions that are applied now. Raises ``TransportUnavailable``."""
+        self._read_topology()
+        return {name: found.policy for name, found in sorted(self._reader.last.subscriptions.items())}
+
+    def consumer(self, subscription: str) -> Consumer:
+        """A consumer; raises ``SubscriptionNotFound``, and ``Unsupported`` for a partition mode not served yet."""
+        means = Means(
+            database=self._database, reader=self._reader, settles=self._settles, bell=self._bell, log=self._log
+        )
+        return DatabaseConsumer(means, subscription)
+
+    def operator(self) -> Operator:
+        """Counts and dead letters."""
+        return DatabaseOperator(self._database, self._reader)
+
+    def apply(self, manifest: Manifest) -> Applied:
+        """Make topics and subscriptions equal to ``manifest``, in one transaction.
+
+        Raises ``ApplyRefused``, with nothing changed, when deliveries would be lost or change their partition mode.
+        """
+        return apply(self._database, manifest)
+
+    def sweep(self) -> int:
+        """Make deliveries dead whose last attempt's lease is over; answers how many. Raises ``TransportUnavailable``.
+
+        Claims do the same for what they meet; this is for subscriptions that nobody claims from.
+        """
+        return self._sweep.run()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._database.close()
+
+    def warn_of_difference(self, manifest: Manifest) -> None:
+        """Log one warning when ``manifest`` says something else than what is applied."""
+        wanted = desired(manifest)
+        if not wanted.topics:
+            repair = "it has no topic on a database; render it with 'towpath manifest render --all-on database'"
+        elif wanted.fingerprint() != self._reader.last.fingerprint:
+            repair = f"run 'towpath apply --database {self._database.label}' to apply it"
+        else:
+            return
+        self._log.warning("the manifest is not what is applied to %s: %s", self._database.label, repair)
+
+    def _read_topology(self) -> None:
+        with self._database.reading() as connection:
+            self._reader.current(connection)
+
+
+def open_transport(url: str, options: Options) -> DatabaseTransport:
+    """Open the database at ``url``: ``sqlite:///dev.db`` or ``postgresql://user@host/name``.
+
+    An empty SQLite file is given its tables. Raises ``UnknownTransport`` for a URL that cannot be meant,
+    ``TransportUnavailable`` when the database does not answer, ``SchemaOutdated`` when its tables are missing or of
+    another version.
+    """
+    database = Database(url)
+    try:
+        require_current(database)
+        transport = DatabaseTransport(database, logging.getLogger("towpath.database"))
+        if options.manifest is not None:
+            transport.warn_of_difference(options.manifest)
+    except BaseException:
+        database.close()
+        raise
+    return transport
+
+
+def _connection_of(given: object) -> Connection:
+    if isinstance(given, Connection):
+        return given
+    from sqlalchemy.orm import Session  # only a caller that has a Session has paid for this import
+
+    if isinstance(given, Session):
+        return given.connection()
+    raise TypeError(f"connection must be a SQLAlchemy Connection or Session, not a {type(given).__name__}")
