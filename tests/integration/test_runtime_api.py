@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,8 @@ match os.environ.get("AT_START"):
         sys.exit(1)
     case "exit":
         sys.exit(3)
+    case "hang":
+        time.sleep(300)
 
 while True:
     _, body, headers = call("GET", "/invocation/next")
@@ -193,14 +196,21 @@ def test_a_time_out_leaves_a_runtime_that_a_kill_ends_with_its_children(runtimes
 
 
 def test_a_stop_cancels_what_waits(runtimes: Runtimes) -> None:
-    process = runtimes.start("")
+    process = runtimes.start()
     process.ready.result(20)
-    process.stop()
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(process.invoke, invocation(do="hang"), 60)
+        _wait_until(lambda: runtimes.log.read_text() != "")
+        process.stop()
+        assert isinstance(waiting.exception(20), CancelledError)
     assert not process.alive
-    assert not process.ready.cancelled()
-    answer, is_error = call(process, do="return", value=1)
-    assert is_error
-    assert "signal: terminated" in str(answer)
+
+
+def test_a_stop_cancels_a_start(runtimes: Runtimes) -> None:
+    process = runtimes.start("hang")
+    process.stop()
+    with pytest.raises(CancelledError):
+        process.ready.result(20)
 
 
 def test_an_exit_is_worded_as_lambda_words_it() -> None:
@@ -211,12 +221,18 @@ def test_an_exit_is_worded_as_lambda_words_it() -> None:
 
 def _ends(pid: int) -> bool:
     """Whether a process that was sent SIGKILL is gone, or dead and only not yet reaped by its new parent."""
-    for _ in range(100):
+
+    def ended() -> bool:
         try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
         except OSError:
             return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
+
+    return _wait_until(ended)
+
+
+def _wait_until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()

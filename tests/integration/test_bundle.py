@@ -1,0 +1,401 @@
+"""Real bundles, made by uv and run under AWS's runtime client."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from bundling.build import Bundle, BundleRequest, build
+from bundling.errors import InterpreterMissing, UnusableProject, UvFailed, WheelMissing
+from bundling.sandbox import Conditions
+from bundling.target import Target, host_target
+from bundling.uv import find_uv, this_python
+from bundling.verify import Event, Run, verify
+from towpath.cli.main import build_app
+from towpath.manifest import Manifest
+from towpath.resolve import resolve
+from towpath.topology import load_topology
+
+ROOT = Path(__file__).parents[2]
+EVENTS = ROOT / "tests" / "events"
+SOURCES = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "aws_transport",
+    "bundling",
+    "lambda_runtime",
+    "local_transport",
+    "towpath",
+    "examples/quickstart",
+)
+BUDGET_BYTES = 2_500_000  # Powertools in, boto3 out
+HANDLER = """
+from towpath import Complete
+
+
+def process(message, context):
+    print("handled", message.topic)
+    return Complete()
+"""
+
+
+def copy_of_the_project(folder: Path) -> Path:
+    """The files that make the distribution and the quickstart, at another place."""
+    for name in SOURCES:
+        source, copy = ROOT / name, folder / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(source, copy)
+    return folder
+
+
+def quickstart_manifest() -> Manifest:
+    return resolve(load_topology(ROOT / "examples" / "quickstart" / "topology.toml"), "test")
+
+
+def request(project: Path, output: Path, *, name: str = "documents.convert", handler: str) -> BundleRequest:
+    return BundleRequest(
+        name=name,
+        handlers=(handler,),
+        entry_point="lambda_runtime.entry.handler",
+        target=host_target(),
+        project=project,
+        output=output,
+    )
+
+
+def quickstart(root: Path, output: Path) -> BundleRequest:
+    return request(root / "examples" / "quickstart", output, handler="quickstart.documents:process")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return build(quickstart(ROOT, tmp_path_factory.mktemp("dist")))
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that stands for a package index which has Towpath."""
+    folder = tmp_path_factory.mktemp("index")
+    find_uv(folder).run("build", ROOT, "--wheel", "--out-dir", folder, *this_python(), purpose="build Towpath")
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's project outside of the clone, which takes Towpath from an index."""
+    monkeypatch.setenv("UV_FIND_LINKS", str(index))
+    folder = tmp_path / "project"
+    (folder / "app").mkdir(parents=True)
+    (folder / "app" / "work.py").write_text(HANDLER)
+    (folder / "requirements.txt").write_text("towpath[lambda]\n")
+    return folder
+
+
+def names(bundle: Bundle) -> set[str]:
+    with zipfile.ZipFile(bundle.path) as archive:
+        return set(archive.namelist())
+
+
+def records(*documents: Path) -> dict[str, Any]:
+    """An SQS event as Lambda sends it, whose messages are claim checks to the documents."""
+    (template,) = json.loads((EVENTS / "sqs_standard.json").read_text())["Records"][:1]
+    envelope = json.loads(template["body"])
+    del envelope["payload"]
+    bodies = [
+        envelope
+        | {
+            "attributes": {"kind": "text"},
+            "payload_ref": {"uri": path.as_uri(), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()},
+        }
+        for path in documents
+    ]
+    return {"Records": [template | {"messageId": f"m{i}", "body": json.dumps(b)} for i, b in enumerate(bodies)]}
+
+
+def towpath_bundle(*arguments: str | Path) -> Result:
+    words = ["bundle", *(str(argument) for argument in arguments)]
+    return CliRunner().invoke(build_app(), words, env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def test_two_folders_give_the_same_bytes(tmp_path: Path, bundle: Bundle) -> None:
+    first = build(quickstart(copy_of_the_project(tmp_path / "one"), tmp_path / "dist1"))
+    second = build(quickstart(copy_of_the_project(tmp_path / "a" / "folder of another name"), tmp_path / "dist2"))
+    assert first.path != second.path
+    assert hashlib.sha256(first.path.read_bytes()).hexdigest() == first.sha256
+    assert (first.sha256, first.tree_hash) == (second.sha256, second.tree_hash) == (bundle.sha256, bundle.tree_hash)
+
+
+def test_the_bundle_is_small_and_holds_what_a_function_needs_and_nothing_else(bundle: Bundle) -> None:
+    assert bundle.zip_bytes <= BUDGET_BYTES
+    assert bundle.s3_key == f"documents.convert/{bundle.sha256}.zip"
+    assert bundle.uncompiled == ()
+    found = names(bundle)
+    assert {"quickstart/documents.py", "lambda_runtime/entry.py", "towpath-bundle.json"} <= found
+    assert "towpath-0.1.0.dist-info/METADATA" in found
+    tops = {name.partition("/")[0] for name in found}
+    assert not tops & {"boto3", "botocore", "bundling", "local_transport", "bin", "documents", "pydantic", "tests"}
+    assert not any(name.startswith(("towpath/cli/", "towpath/topology", "towpath/resolve")) for name in found)
+    assert not any(name.endswith(("RECORD", "direct_url.json", "topology.toml")) for name in found)
+    assert any(name.startswith("quickstart/__pycache__/documents.cpython-") for name in found)
+
+
+def test_the_bundle_answers_a_real_sqs_event(tmp_path: Path, bundle: Bundle) -> None:
+    documents = sorted((ROOT / "examples" / "quickstart" / "documents").iterdir())[:3]
+    (tmp_path / "manifest.json").write_text(quickstart_manifest().to_json())
+    (tmp_path / "event.json").write_text(json.dumps(records(*documents)))
+    results = tmp_path / "results"
+    result = towpath_bundle(
+        *("verify", bundle.path, "--event", tmp_path / "event.json", "--manifest", tmp_path / "manifest.json"),
+        *("--env", f"QUICKSTART_RESULTS={results}", "--json"),
+    )
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    (invoked,) = report["run"]["invocations"]
+    assert invoked["response"] == {"batchItemFailures": []}
+    assert all(document.name in invoked["logs"] for document in documents)
+    assert 0 < report["run"]["started"]["duration_ms"] < 30_000
+    assert report["run"]["peak_memory_mb"] in range(10, 128)
+    assert len(list(results.iterdir())) == len(documents)
+
+
+def test_a_bundle_without_its_settings_does_not_start_and_says_why(tmp_path: Path, bundle: Bundle) -> None:
+    result = towpath_bundle("verify", bundle.path, "--event", EVENTS / "sqs_standard.json", "-m", tmp_path / "none")
+    assert result.exit_code == 1
+    assert "the function does not start" in result.output
+    assert "TOWPATH_SUBSCRIPTION is missing" in result.output
+
+
+def test_a_bundle_for_another_target_is_looked_at_and_not_run(tmp_path: Path, bundle: Bundle) -> None:
+    other = replace(host_target(), python="3.12" if host_target().python != "3.12" else "3.13")
+    path = retargeted(bundle.path, tmp_path / "other.zip", other)
+    result = towpath_bundle("verify", path, "--event", EVENTS / "sqs_standard.json")
+    assert result.exit_code == 2
+    assert f"not run: the zip is for {other} and this is {host_target()}" in result.output
+
+
+def retargeted(path: Path, copy: Path, target: Target) -> Path:
+    """The same bundle, with a stamp for another target."""
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(copy, "w") as archive:
+        for name in source.namelist():
+            content = source.read(name)
+            if name == "towpath-bundle.json":
+                stamp = json.loads(content)
+                stamp["target"] |= {"python": target.python, "architecture": target.architecture}
+                content = json.dumps(stamp).encode()
+            archive.writestr(name, content)
+    return copy
+
+
+def test_a_project_outside_of_the_clone_takes_towpath_from_an_index(project: Path, tmp_path: Path) -> None:
+    manifest = quickstart_manifest().to_json().replace("quickstart.documents:process", "app.work:process")
+    (tmp_path / "manifest.json").write_text(manifest)
+    result = towpath_bundle(
+        *("documents.convert", "--project", project, "--output", tmp_path / "dist", "--target", "host"),
+        *("--manifest", tmp_path / "manifest.json", "--no-pyc", "--json"),
+    )
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert report["bytecode"] == "left out"
+    path = Path(report["path"])
+    assert path == tmp_path / "dist" / "documents.convert.zip"
+    verified = towpath_bundle(
+        *("verify", path, "-e", EVENTS / "sqs_standard.json", "-e", EVENTS / "sqs_standard.json"),
+        *("-m", tmp_path / "manifest.json"),
+    )
+    assert verified.exit_code == 0, verified.output
+    assert verified.output.count("sqs_standard.json answered in ") == 2
+    assert "handled documents.process" in verified.output
+    assert "cold start " in verified.output
+
+
+def test_a_project_that_is_a_package_goes_in_as_its_wheel(project: Path, tmp_path: Path) -> None:
+    (project / "requirements.txt").unlink()
+    (project / "src").mkdir()
+    (project / "app").rename(project / "src" / "app")
+    (project / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+        '[project]\nname = "my-app"\nversion = "1.0"\ndependencies = ["towpath[lambda]"]\n'
+        '[tool.hatch.build.targets.wheel]\npackages = ["src/app"]\n'
+    )
+    found = names(build(request(project, tmp_path / "dist", handler="app.work:process")))
+    assert {"app/work.py", "my_app-1.0.dist-info/METADATA"} <= found
+    assert not any(name.startswith("src") for name in found)
+
+
+def test_a_handler_that_is_not_in_the_bundle_is_told(project: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnusableProject, match=r"no module app\.other"):
+        build(request(project, tmp_path / "dist", handler="app.other:process"))
+    assert not (tmp_path / "dist").exists()
+
+
+def test_a_project_without_towpath_is_told_what_to_add(project: Path, tmp_path: Path) -> None:
+    (project / "requirements.txt").write_text("six\n")
+    with pytest.raises(UnusableProject, match=r"add towpath\[lambda\]"):
+        build(request(project, tmp_path / "dist", handler="app.work:process"))
+
+
+def test_a_package_that_is_not_what_was_locked_is_refused(project: Path, tmp_path: Path) -> None:
+    wrong = "0" * 64
+    (project / "requirements.txt").write_text(f"towpath[lambda]\njmespath==1.1.0 --hash=sha256:{wrong}\n")
+    with pytest.raises(UvFailed, match="Hash mismatch"):
+        build(request(project, tmp_path / "dist", handler="app.work:process"))
+
+
+def test_a_missing_wheel_is_named_with_the_nearest_choice(project: Path, tmp_path: Path) -> None:
+    (project / "requirements.txt").write_text("towpath[lambda]\npydantic-core==2.20.0\n")
+    target = Target(python="3.14", architecture="arm64")
+    wanted = replace(
+        request(project, tmp_path / "dist", handler="app.work:process"), target=target, bytecode="left out"
+    )
+    with pytest.raises(WheelMissing) as caught:
+        build(wanted)
+    assert caught.value.requirement == "pydantic-core==2.20.0"
+    assert "python3.13" in caught.value.alternatives
+
+
+def test_a_bundle_for_another_processor_has_that_processors_wheels(project: Path, tmp_path: Path) -> None:
+    (project / "requirements.txt").write_text("towpath[lambda]\npydantic\n")
+    architecture = "x86_64" if host_target().architecture == "arm64" else "arm64"
+    target = Target(python=host_target().python, architecture=architecture)
+    found = names(build(replace(request(project, tmp_path / "dist", handler="app.work:process"), target=target)))
+    (library,) = [name for name in found if name.endswith(".so")]
+    assert target.cpu in library
+    assert "towpath/topology/models.py" in found  # pydantic is in, so this part can run
+
+
+def test_compiling_for_a_python_that_is_not_here_says_how_to_get_it(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "none"))
+    target = Target(python="3.14" if host_target().python != "3.14" else "3.13", architecture="arm64")
+    with pytest.raises(
+        InterpreterMissing, match=r"'uv python install 3\.1\d', or leave compiled files out with --no-pyc"
+    ):
+        build(replace(request(project, tmp_path / "dist", handler="app.work:process"), target=target))
+
+
+def test_the_module_runs_by_itself(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bundling", "nope", "--manifest", "nowhere.json"]
+    result = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    assert "nowhere.json cannot be read" in result.stderr
+
+
+# --- Functions of a few lines, zipped by hand ------------------------------------------------------------------
+
+FUNCTION = """
+import json, os, sys, time
+
+if os.environ.get("AT_START") == "raise":
+    raise ValueError("no start")
+
+
+def handler(event, context):
+    print("got", event["do"])
+    match event["do"]:
+        case "raise":
+            raise KeyError("no")
+        case "crash":
+            os._exit(3)
+        case "hang":
+            time.sleep(60)
+        case "tell":
+            return {
+                "environment": dict(os.environ),
+                "path": sys.path,
+                "name": context.function_name,
+                "memory": context.memory_limit_in_mb,
+                "remaining": context.get_remaining_time_in_millis(),
+                "home": os.listdir(os.environ["HOME"]),
+            }
+    return event
+"""
+
+
+@pytest.fixture(scope="module")
+def function(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("function") / "function.zip"
+    target = host_target()
+    stamp = {
+        "bundle_version": 1,
+        "name": "my.function",
+        "entry_point": "function.handler",
+        "target": {"python": target.python, "architecture": target.architecture, "system": target.system},
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("function.py", FUNCTION)
+        archive.writestr("towpath-bundle.json", json.dumps(stamp))
+    return path
+
+
+def run(path: Path, *actions: str, timeout: float = 20, **environment: str) -> Run:
+    events = [Event(name=action, document={"do": action}) for action in actions]
+    report = verify(path, events, environment, Conditions(timeout_seconds=timeout))
+    assert report.run is not None
+    return report.run
+
+
+def test_a_function_sees_lambdas_variables_and_nothing_of_this_machine(
+    function: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "mine")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    found = run(function, "tell", GIVEN="value")
+    assert found.succeeded
+    response = found.invocations[0].response
+    assert response["environment"]["GIVEN"] == "value"
+    assert response["environment"]["AWS_EXECUTION_ENV"] == f"AWS_Lambda_python{host_target().python}"
+    assert "AWS_SECRET_ACCESS_KEY" not in response["environment"]
+    assert str(ROOT) not in response["path"]
+    assert response["home"] == []
+    assert (response["name"], response["memory"]) == ("my-function", "256")
+    assert 0 < response["remaining"] <= 20_000
+
+
+def test_each_event_has_its_own_answer_and_logs(function: Path) -> None:
+    found = run(function, "one", "raise", "two")
+    one, failed, two = found.invocations
+    assert (one.response, one.is_error, one.logs) == ({"do": "one"}, False, "got one\n")
+    assert failed.is_error
+    assert failed.response["errorType"] == "KeyError"
+    assert "KeyError" in failed.logs
+    assert (two.response, two.logs) == ({"do": "two"}, "got two\n")
+    assert not found.succeeded
+
+
+@pytest.mark.parametrize(
+    ("action", "error_type", "message"),
+    [("crash", "Runtime.ExitError", "exit status 3"), ("hang", "Sandbox.Timedout", "within 3 seconds")],
+)
+def test_a_function_that_crashed_or_hung_starts_again_for_the_next_event(
+    function: Path, action: str, error_type: str, message: str
+) -> None:
+    failed, following = run(function, action, "next", timeout=3).invocations
+    assert failed.is_error
+    assert failed.response["errorType"] == error_type
+    assert message in failed.response["errorMessage"]
+    assert (following.response, following.is_error) == ({"do": "next"}, False)
+
+
+def test_a_function_that_does_not_start_is_sent_nothing(function: Path) -> None:
+    found = run(function, "one", AT_START="raise")
+    assert found.invocations == ()
+    assert not found.succeeded
+    assert found.started.error["errorType"] == "ValueError"
