@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import random as system_random
+import re
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from logging import Logger, LoggerAdapter
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, assert_never
 
 from towpath import limits
 from towpath.backoff import Random, clamp
@@ -38,6 +40,8 @@ from towpath.settlement import (
     Retrial,
     SubscriptionPolicy,
 )
+
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")  # PostgreSQL's text has no NUL, UTF-8 has no lone surrogate
 
 
 class RunAsync(Protocol):
@@ -88,13 +92,11 @@ class Dispatcher:
             return DeadLettering(delivery=delivery, reason="MaxAttemptsExceeded", failure=failure)
         try:
             message = decode(delivery.body, self._origin(delivery))
-            if message.expires_at is not None and message.expires_at <= self.clock():
-                return Discard(delivery=delivery, reason="Expired")
-            payload = self.convert(message.payload)
-            typed = message if payload is message.payload else replace(message, payload=payload)
-        except (InvalidEnvelope, UnsupportedSchema, InvalidPayload) as error:
+        except (InvalidEnvelope, UnsupportedSchema) as error:
             return _unreadable(delivery, error)
-        return self._run(delivery, typed, control)
+        if message.expires_at is not None and message.expires_at <= self.clock():
+            return Discard(delivery=delivery, reason="Expired")
+        return self._run(delivery, message, control)
 
     def _origin(self, delivery: Delivery) -> Origin:
         return Origin(
@@ -106,16 +108,25 @@ class Dispatcher:
         )
 
     def _run(self, delivery: Delivery, message: Message[Any], control: Control) -> Decision:
-        context = self._context(delivery, message, control)
         try:
-            returned = self.handler.function(message, context)
-            if self.handler.is_async:
-                returned = control.run_async(returned)
+            decision = self._handled(delivery, message, control)
         except Aborted as aborted:
-            return self._aborted(delivery, control.abort.reason or aborted.reason)
+            return self._aborted(delivery, aborted, control)
         except Exception as error:  # noqa: BLE001 - the one place where a handler's errors become outcomes
-            return self._unless_stopping(self._raised(delivery, error), control)
-        return self._unless_stopping(self._returned(delivery, returned), control)
+            decision = self._raised(delivery, error)
+        return self._unless_stopping(decision, control)
+
+    def _handled(self, delivery: Delivery, message: Message[Any], control: Control) -> Decision:
+        """What the user's code decides, or raises: the handler's, and before it that of its payload type."""
+        try:
+            payload = self.convert(message.payload)
+        except InvalidPayload as error:
+            return _unreadable(delivery, error)
+        typed = message if payload is message.payload else replace(message, payload=payload)
+        returned = self.handler.function(typed, self._context(delivery, typed, control))
+        if inspect.iscoroutine(returned):  # a plain function may return one too: one that wraps a coroutine function
+            returned = _awaited(returned, control.run_async)
+        return self._returned(delivery, returned)
 
     def _context(self, delivery: Delivery, message: Message[Any], control: Control) -> Context:
         ids = {
@@ -134,20 +145,26 @@ class Dispatcher:
             correlation_id=message.correlation_id,
             deadline=control.deadline,
             checkpoint=delivery.checkpoint,
-            log=LoggerAdapter(self.log, ids),
+            log=_BoundLog(self.log, ids),
             _abort=control.abort,
             _beat=control.beat,
             _publish=_caused_by(message, self.publish),
             _clock=self.clock,
         )
 
-    def _aborted(self, delivery: Delivery, reason: str) -> Decision:
-        if reason == "shutdown":
-            return Release(delivery=delivery)
-        if reason == "max_processing":
-            limit = f"ran longer than max_processing_seconds = {self.policy.max_processing_seconds:g}"
-            return self._retry(delivery, None, Failure(type="MaxProcessingExceeded", message=limit))
-        return Forfeit(delivery=delivery)
+    def _aborted(self, delivery: Delivery, aborted: Aborted, control: Control) -> Decision:
+        match control.abort.reason:
+            case None:  # nothing asked the handler to stop: it raised this by itself
+                return self._retry(delivery, None, _failure(aborted))
+            case "shutdown":
+                return Release(delivery=delivery)
+            case "max_processing":
+                limit = f"ran longer than max_processing_seconds = {self.policy.max_processing_seconds:g}"
+                return self._retry(delivery, None, Failure(type="MaxProcessingExceeded", message=limit))
+            case "lease_lost" | "cancelled":
+                return Forfeit(delivery=delivery)
+            case _:
+                assert_never(control.abort.reason)
 
     def _unless_stopping(self, decision: Decision, control: Control) -> Decision:
         """On shutdown only a success stands: a handler cut short may fail for no reason of its own."""
@@ -158,7 +175,7 @@ class Dispatcher:
     def _raised(self, delivery: Delivery, error: Exception) -> Decision:
         failure = _failure(error)
         if isinstance(error, FatalError):
-            return DeadLettering(delivery=delivery, reason=str(error) or "FatalError", failure=failure)
+            return DeadLettering(delivery=delivery, reason=failure.message or "FatalError", failure=failure)
         after = error.after if isinstance(error, TransientError) else None
         return self._retry(delivery, after, failure)
 
@@ -167,9 +184,9 @@ class Dispatcher:
             case None | Complete():
                 return Completion(delivery=delivery)
             case Retry(reason=reason, after=after):
-                return self._retry(delivery, after, Failure(type="Retry", message=reason))
+                return self._retry(delivery, after, Failure(type="Retry", message=_storable(reason)))
             case DeadLetter(reason=reason):
-                return DeadLettering(delivery=delivery, reason=reason)
+                return DeadLettering(delivery=delivery, reason=_storable(reason))
             case _:
                 problem = (
                     f"the handler returned a {type(returned).__name__}; "
@@ -177,26 +194,69 @@ class Dispatcher:
                 )
                 return self._retry(delivery, None, Failure(type="InvalidOutcome", message=problem))
 
-    def _retry(self, delivery: Delivery, after: timedelta | float | None, failure: Failure) -> Decision:
+    def _retry(self, delivery: Delivery, after: object, failure: Failure) -> Decision:
         if delivery.attempt >= self.policy.max_attempts:
             return DeadLettering(delivery=delivery, reason="MaxAttemptsExceeded", failure=failure)
-        backoff = self.policy.backoff
-        delay = backoff.delay(delivery.attempt, self.random) if after is None else clamp(after)
+        if isinstance(after, timedelta | int | float):
+            return Retrial(delivery=delivery, delay=clamp(after), failure=failure)
+        if after is not None:
+            problem = f"{failure.message} (after is a {type(after).__name__}; seconds or a timedelta are allowed)"
+            failure = replace(failure, message=problem.strip())
+        delay = self.policy.backoff.delay(delivery.attempt, self.random)
         return Retrial(delivery=delivery, delay=delay, failure=failure)
 
 
 def _unreadable(delivery: Delivery, error: InvalidEnvelope | UnsupportedSchema | InvalidPayload) -> DeadLettering:
     """A body that no attempt can ever read; the error's text names fields, never their values."""
     name = type(error).__name__
-    return DeadLettering(delivery=delivery, reason=name, failure=Failure(type=name, message=str(error)))
+    return DeadLettering(delivery=delivery, reason=name, failure=Failure(type=name, message=_storable(error)))
 
 
-def _failure(error: Exception) -> Failure:
+def _failure(error: BaseException) -> Failure:
     return Failure(
         type=type(error).__qualname__,
-        message=str(error),
-        traceback="".join(traceback.format_exception(error)),
+        message=_storable(error),
+        traceback=_storable("".join(traceback.format_exception(error))),
     )
+
+
+def _storable(value: object) -> str:
+    """``value`` as text that every transport can keep."""
+    try:
+        text = str(value)
+    except Exception:  # noqa: BLE001 - an error that cannot say what it is must not become another error
+        text = f"a {type(value).__name__} that cannot be written as text"
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def _awaited(coroutine: Coroutine[Any, Any, Any], run_async: RunAsync) -> Any:
+    """What the coroutine returns. One that is cancelled from within has failed like any other.
+
+    A task group wraps an abort that one of its tasks raised: here it comes out again.
+    """
+    from asyncio import CancelledError
+
+    try:
+        return run_async(coroutine)
+    except CancelledError as error:
+        raise TransientError("the handler's coroutine was cancelled from within") from error
+    except BaseExceptionGroup as group:
+        aborted, others = group.split(Aborted)
+        if aborted is None or not isinstance(others, ExceptionGroup | None):
+            raise
+        raise _first(aborted) from group
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+class _BoundLog(LoggerAdapter[Logger]):
+    """A logger that adds the ids to what the handler itself gives as ``extra``, which LoggerAdapter would drop."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**kwargs.get("extra", {}), **(self.extra or {})}
+        return msg, kwargs
 
 
 def _caused_by(message: Message[Any], publish: Publish) -> Publish:

@@ -40,6 +40,9 @@ class FatalError(TowpathError):
 class TransientError(TowpathError):
     """Raised by a handler: try again, after ``after`` when given, else after the subscription's back-off."""
 
+    reason: str = ""  # for a subclass that does not call this class's ``__init__``
+    after: timedelta | float | None = None
+
     def __init__(self, reason: str = "", after: timedelta | float | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
