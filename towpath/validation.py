@@ -16,6 +16,7 @@ _ATTRIBUTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CORRELATION_ID = re.compile(r"[!-~]{1,200}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def first_fault(new: NewMessage) -> PublishError | None:
@@ -92,7 +93,7 @@ _CHECKS: tuple[tuple[PublishCode, Callable[[NewMessage], str | None]], ...] = (
 
 def _is_text(value: object) -> bool:
     """Text that UTF-8 can carry: a lone surrogate is no character."""
-    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+    return isinstance(value, str) and (value.isascii() or _SURROGATE.search(value) is None)
 
 
 def _is_moment(value: object) -> bool:
@@ -116,7 +117,28 @@ def _matches(pattern: re.Pattern[str], value: object) -> bool:
 
 def json_fault(value: object) -> str | None:
     """Why ``value`` is no JSON value that survives the wire unchanged, with its path; ``None`` when it is one."""
-    return next(_json_faults(value, "payload", 0), None)
+    return None if _is_plainly_json(value, 0) else next(_json_faults(value, "payload", 0), None)
+
+
+def _is_plainly_json(value: object, depth: int) -> bool:
+    """Whether ``value`` is JSON at a glance: quick, since every message is looked at. ``False`` says nothing yet."""
+    if isinstance(value, str):
+        return value.isascii() or _SURROGATE.search(value) is None
+    if value is None or isinstance(value, int):
+        return True
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if depth >= limits.PAYLOAD_DEPTH or not isinstance(value, dict | list):
+        return False
+    if isinstance(value, dict):
+        for key in value:
+            if not _is_text(key):
+                return False
+        value = value.values()
+    for item in value:  # noqa: SIM110 - all() takes twice the time
+        if not _is_plainly_json(item, depth + 1):
+            return False
+    return True
 
 
 def _json_faults(value: object, path: str, depth: int) -> Iterator[str]:
