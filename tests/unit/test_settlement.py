@@ -1,0 +1,186 @@
+"""Having decisions made true, and telling what became of each delivery."""
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from towpath.settlement import (
+    Completion,
+    DeadLettering,
+    Delivery,
+    Discard,
+    Failed,
+    Failure,
+    Forfeit,
+    LeaseLost,
+    Release,
+    Retrial,
+    Settled,
+    log_settled,
+    settle,
+)
+
+NOW = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
+FAILURE = Failure(type="ValueError", message="bad", traceback="Traceback ...")
+STATES = {
+    "complete": "completed",
+    "retry": "pending",
+    "dead_letter": "dead",
+    "discard": "discarded",
+    "release": "pending",
+}
+
+
+def delivery(number: int = 1) -> Delivery:
+    return Delivery(
+        id=f"d-{number}",
+        subscription="documents.convert",
+        topic="documents.process",
+        attempt=2,
+        message_id=f"m-{number}",
+        body='{"secret": 1}',
+        lease_token=f"t-{number}",
+        received_at=NOW,
+    )
+
+
+class Recorder:
+    """A settler that records its calls and answers each decision with a result that names it."""
+
+    def __init__(self):
+        self.calls = []
+
+    def _answer(self, name, decisions):
+        self.calls.append((name, [d.delivery.id for d in decisions]))
+        return [Failed(error=f"{name} {d.delivery.id}") for d in decisions]
+
+    def complete(self, completions):
+        return self._answer("complete", completions)
+
+    def retry(self, retrials):
+        return self._answer("retry", retrials)
+
+    def dead_letter(self, letters):
+        return self._answer("dead_letter", letters)
+
+    def discard(self, discards):
+        return self._answer("discard", discards)
+
+    def release(self, releases):
+        return self._answer("release", releases)
+
+
+MAKERS = {
+    "complete": lambda d: Completion(delivery=d),
+    "retry": lambda d: Retrial(delivery=d, delay=timedelta(seconds=1), failure=FAILURE),
+    "dead_letter": lambda d: DeadLettering(delivery=d, reason="r"),
+    "discard": lambda d: Discard(delivery=d, reason="Expired"),
+    "release": lambda d: Release(delivery=d),
+    "forfeit": lambda d: Forfeit(delivery=d),
+}
+
+
+# --- Settling --------------------------------------------------------------------------------------------------
+
+
+def test_nothing_to_settle_calls_nothing():
+    settler = Recorder()
+    assert settle([], settler) == []
+    assert settler.calls == []
+
+
+def test_decisions_of_one_kind_go_in_one_call():
+    settler = Recorder()
+    settle([MAKERS["complete"](delivery(i)) for i in range(3)], settler)
+    assert settler.calls == [("complete", ["d-0", "d-1", "d-2"])]
+
+
+def test_a_forfeit_is_lost_without_a_call():
+    settler = Recorder()
+    assert settle([Forfeit(delivery=delivery())], settler) == [LeaseLost()]
+    assert settler.calls == []
+
+
+@given(st.lists(st.sampled_from(sorted(MAKERS)), max_size=12))
+def test_every_answer_stands_at_its_decisions_place(kinds):
+    settler = Recorder()
+    answers = settle([MAKERS[kind](delivery(i)) for i, kind in enumerate(kinds)], settler)
+    assert answers == [
+        LeaseLost() if kind == "forfeit" else Failed(error=f"{kind} d-{i}") for i, kind in enumerate(kinds)
+    ]
+    assert len(settler.calls) == len({kind for kind in kinds if kind != "forfeit"})
+
+
+def test_an_answer_that_leaves_one_out_is_a_fault_and_not_taken_for_another():
+    class Short(Recorder):
+        def complete(self, completions):
+            return super().complete(completions)[:-1]
+
+    with pytest.raises(ValueError, match="shorter"):
+        settle([MAKERS["complete"](delivery(i)) for i in range(2)], Short())
+
+
+# --- Telling ---------------------------------------------------------------------------------------------------
+
+
+def told(caplog, decision, result):
+    caplog.set_level(logging.DEBUG)
+    log_settled(logging.getLogger("test"), decision, result, 12.345)
+    (record,) = caplog.records
+    return record
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "forfeit"])
+def test_one_line_tells_the_ids_the_attempt_the_state_and_the_time(caplog, kind):
+    record = told(caplog, MAKERS[kind](delivery()), Settled(state=STATES[kind]))
+    assert record.levelname == "INFO"
+    assert record.getMessage() == f"delivery {STATES[kind]}"
+    assert (record.subscription, record.delivery_id, record.message_id) == ("documents.convert", "d-1", "m-1")
+    assert (record.attempt, record.duration_ms, record.state) == (2, 12.3, STATES[kind])
+
+
+@pytest.mark.parametrize(
+    ("decision", "facts"),
+    [
+        (Completion(delivery=delivery()), {}),
+        (Release(delivery=delivery()), {}),
+        (Discard(delivery=delivery(), reason="Expired"), {"reason": "Expired"}),
+        (DeadLettering(delivery=delivery(), reason="no"), {"reason": "no"}),
+        (
+            DeadLettering(delivery=delivery(), reason="no", failure=FAILURE),
+            {"reason": "no", "error": "ValueError: bad", "traceback": "Traceback ..."},
+        ),
+        (
+            Retrial(delivery=delivery(), delay=timedelta(0), failure=Failure(type="Retry", message="")),
+            {"reason": "Retry", "error": "Retry"},
+        ),
+    ],
+)
+def test_the_line_says_why(caplog, decision, facts):
+    record = told(caplog, decision, Settled(state="pending"))
+    assert {name: getattr(record, name) for name in ("reason", "error", "traceback") if hasattr(record, name)} == facts
+
+
+def test_a_lost_lease_is_a_warning(caplog):
+    record = told(caplog, Completion(delivery=delivery()), LeaseLost())
+    assert (record.levelname, record.state) == ("WARNING", "lease_lost")
+
+
+def test_a_settle_that_failed_is_an_error_with_its_cause(caplog):
+    record = told(caplog, Completion(delivery=delivery()), Failed(error="no answer"))
+    assert (record.levelname, record.state) == ("ERROR", "failed")
+    assert "no answer" in record.getMessage()
+
+
+@pytest.mark.parametrize("result", [Settled(state="completed"), LeaseLost(), Failed(error="x")])
+def test_no_line_ever_shows_a_body(caplog, result):
+    record = told(caplog, MAKERS["retry"](delivery()), result)
+    assert "secret" not in str(vars(record))
+
+
+def test_a_failure_is_told_by_type_and_message():
+    assert str(Failure(type="KeyError", message="'k'")) == "KeyError: 'k'"
+    assert str(Failure(type="AssertionError", message="")) == "AssertionError"
