@@ -137,9 +137,9 @@ class Context:
 
 
 def _check_checkpoint(checkpoint: JsonValue) -> None:
-    problem = json_fault(checkpoint)
+    problem = json_fault(checkpoint, "checkpoint")
     if problem is not None:
-        raise ValueError(f"checkpoint is not JSON: {problem}")
+        raise ValueError(problem)
     size = len(json.dumps(checkpoint, separators=(",", ":"), ensure_ascii=False).encode())
     if size > limits.CHECKPOINT_BYTES:
         raise ValueError(f"checkpoint must be at most {limits.CHECKPOINT_BYTES} bytes of JSON, not {size}")

@@ -115,9 +115,11 @@ def _matches(pattern: re.Pattern[str], value: object) -> bool:
     return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
-def json_fault(value: object) -> str | None:
-    """Why ``value`` is no JSON value that survives the wire unchanged, with its path; ``None`` when it is one."""
-    return None if _is_plainly_json(value, 0) else next(_json_faults(value, "payload", 0), None)
+def json_fault(value: object, name: str = "payload") -> str | None:
+    """Why ``value`` is no JSON value that survives the wire unchanged, with its path within what has this ``name``;
+    ``None`` when it is one.
+    """
+    return None if _is_plainly_json(value, 0) else next(_json_faults(value, name, 0), None)
 
 
 def _is_plainly_json(value: object, depth: int) -> bool:
