@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from rich.markup import escape
 
@@ -13,7 +14,8 @@ from bundling.build import Bundle
 from bundling.verify import VerifyReport
 from towpath.cli.output import console, print_table
 
-_HEAVIEST = 8
+_HEAVIEST: Final = 8
+_LACKS_BOTO3: Final = re.compile(r"No module named '(boto3|botocore)")
 
 
 def bundle_json(bundle: Bundle) -> Any:
@@ -66,6 +68,8 @@ def _verification(report: VerifyReport) -> Iterator[str]:
         verdict = "[bold red]failed[/]" if invoked.is_error else "[green]answered[/]"
         yield f"[bold]{escape(invoked.event)}[/] {verdict} in {invoked.duration_ms:.0f} ms: {_text(invoked.response)}"
         yield from _indented(invoked.logs)
+    if any(_LACKS_BOTO3.search(invoked.logs) for invoked in run.invocations):
+        yield "[yellow]hint:[/] boto3 is missing here and not on Lambda; add it with --with boto3"
     memory = "" if run.peak_memory_mb is None else f", memory {run.peak_memory_mb} MB"
     yield f"cold start {run.started.duration_ms:.0f} ms{memory}, {report.stamp.target}"
 

@@ -399,3 +399,12 @@ def test_a_function_that_does_not_start_is_sent_nothing(function: Path) -> None:
     assert found.invocations == ()
     assert not found.succeeded
     assert found.started.error["errorType"] == "ValueError"
+
+
+def test_a_lack_of_boto3_comes_with_a_hint(function: Path, tmp_path: Path) -> None:
+    event = tmp_path / "event.json"
+    for action, hinted in (("No module named 'botocore'", True), ("No module named 'six'", False)):
+        event.write_text(json.dumps({"do": action}))
+        result = towpath_bundle("verify", function, "--event", event)
+        assert result.exit_code == 0
+        assert ("add it with --with boto3" in result.output) is hinted
