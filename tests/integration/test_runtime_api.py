@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -236,3 +237,14 @@ def _wait_until(condition: Callable[[], bool]) -> bool:
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
     return condition()
+
+
+def test_the_server_needs_the_standard_library_alone() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); before = set(sys.modules); "
+        "import bundling.runtime_api; "
+        "loaded = {name.partition('.')[0] for name in set(sys.modules) - before}; "
+        "print(sorted(loaded - sys.stdlib_module_names))"
+    )
+    result = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "['bundling']\n"
