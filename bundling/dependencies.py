@@ -20,6 +20,10 @@ _NO_WHEEL: Final = re.compile(
     r"(?P<all>all versions of )?(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?:==(?P<version>[^\s,]+))? "
     r"ha(?:s|ve) no (?:usable wheels|wheels with a matching)"
 )
+_NOT_STATIC: Final = re.compile(
+    r"Building source distributions (?:for `(?P<name>[^`]+)` )?is disabled"
+    r"(?:, but attempted to build `(?P<other>[^`]+)`)?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,9 @@ class Dependencies:
     target: Target
 
     def resolve(self) -> Resolution:
-        """Ask uv which versions fit the target. Raises ``WheelMissing`` or ``UvFailed``."""
+        """Ask uv which versions fit the target. Raises ``WheelMissing``, ``UnusableProject`` (a folder that would have
+        to be built for its metadata) or ``UvFailed``.
+        """
         requirements = self.project.requirements
         try:
             lock = self.uv.run(
@@ -108,7 +114,14 @@ def _for(target: Target) -> list[str]:
 
 
 def _explained(uv: Uv, target: Target, error: UvFailed) -> Exception:
-    """The missing wheel by name, with the nearest choices, when that is what uv complained about."""
+    """uv's complaint in our words: the missing wheel by name with the nearest choices, or the folder whose version and
+    dependencies are not written down.
+    """
+    if unknown := _NOT_STATIC.search(error.detail):
+        return UnusableProject(
+            f"{unknown['name'] or unknown['other'] or 'a dependency'} does not state its version and dependencies in a "
+            "[project] table; write them there, or depend on its wheel"
+        )
     missing = _NO_WHEEL.search(error.detail)
     if missing is None:
         return error

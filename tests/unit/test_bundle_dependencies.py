@@ -105,6 +105,18 @@ def test_a_package_without_any_wheel_is_named_too() -> None:
         resolving("Because all versions of docopt have no usable wheels and you require docopt")
 
 
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "Failed to build `mine @ file:///m` cause: Building source distributions for `mine` is disabled",
+        "Building source distributions is disabled, but attempted to build `mine`",
+    ],
+)
+def test_a_folder_without_static_metadata_is_named(complaint: str) -> None:
+    with pytest.raises(UnusableProject, match=r"^mine does not state its version and dependencies"):
+        resolving(complaint)
+
+
 def test_any_other_complaint_of_uv_is_passed_on() -> None:
     with pytest.raises(UvFailed, match=r"could not resolve /p/requirements\.txt for python3\.13 arm64: no network"):
         resolving("no network")
