@@ -131,12 +131,14 @@ def towpath_bundle(*arguments: str | Path) -> Result:
     return CliRunner().invoke(build_app(), words, env={"COLUMNS": "200", "NO_COLOR": "1"})
 
 
-def test_two_folders_give_the_same_bytes(tmp_path: Path, bundle: Bundle) -> None:
-    first = build(quickstart(copy_of_the_project(tmp_path / "one"), tmp_path / "dist1"))
-    second = build(quickstart(copy_of_the_project(tmp_path / "a" / "folder of another name"), tmp_path / "dist2"))
+def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
+    one = copy_of_the_project(tmp_path / "one")
+    two = shutil.copytree(one, tmp_path / "a" / "folder of another name", copy_function=shutil.copyfile)
+    first = build(quickstart(one, tmp_path / "dist1"))
+    second = build(quickstart(two, tmp_path / "dist2"))
     assert first.path != second.path
     assert hashlib.sha256(first.path.read_bytes()).hexdigest() == first.sha256
-    assert (first.sha256, first.tree_hash) == (second.sha256, second.tree_hash) == (bundle.sha256, bundle.tree_hash)
+    assert (first.sha256, first.tree_hash) == (second.sha256, second.tree_hash)
 
 
 def test_the_bundle_is_small_and_holds_what_a_function_needs_and_nothing_else(bundle: Bundle) -> None:
