@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Final
 
 from towpath import limits
 from towpath.context import AbortSignal, Progress
-from towpath.errors import AbortReason, TransportUnavailable
+from towpath.errors import AbortReason
 from towpath.ports import Consumer, Extension
 from towpath.settlement import Delivery, LeaseLost, Settled, SettleResult, SubscriptionPolicy
 
@@ -18,16 +19,21 @@ Monotonic = Callable[[], float]
 
 _CHECK_SECONDS: Final = 0.25  # how late the timer may notice that a lease or a time limit is over
 _RETRY_SECONDS: Final = 1.0  # how soon a renewal that failed for a passing reason is tried again
+_PATIENCE_SECONDS: Final = 1.0  # how long a settle waits for a renewal that is on its way
 
 
 @dataclass(slots=True, kw_only=True)
 class HeldLease:
-    """One delivery in this worker's hands. Times are monotonic seconds; ``ends_at`` moves with each renewal."""
+    """One delivery in this worker's hands. Times are monotonic seconds; ``ends_at`` moves with each renewal.
+
+    ``stops_at`` is there while its handler runs under a time limit. ``decided`` says that it waits to be settled.
+    """
 
     delivery: Delivery
     ends_at: float
     renew_at: float
-    stops_at: float | None
+    stops_at: float | None = None
+    decided: bool = False
     abort: AbortSignal = field(default_factory=AbortSignal)
 
 
@@ -45,8 +51,9 @@ class LeaseKeeper:
         self._monotonic = monotonic
         self._log = log
         self._interval = min(policy.lease_seconds / 3, limits.HEARTBEAT_SECONDS)
-        self._held: dict[str, HeldLease] = {}
+        self._held: dict[tuple[str, str], HeldLease] = {}
         self._lock = threading.Lock()
+        self._renewing = threading.Lock()
         self._closed = threading.Event()
         self._threads = [
             threading.Thread(target=self._watch, name=f"{policy.subscription}-lease-timer", daemon=True),
@@ -62,20 +69,15 @@ class LeaseKeeper:
         """Stop renewing and watching; leases still held run out by themselves."""
         self._closed.set()
         for thread in self._threads:
-            thread.join(timeout=_CHECK_SECONDS * 4)
+            if thread.ident is not None:  # else it was never started
+                thread.join(timeout=_CHECK_SECONDS * 4)
 
     def hold(self, delivery: Delivery) -> HeldLease:
         """Take a delivery into care, its lease counted from now."""
         now = self._monotonic()
-        limit = self._policy.max_processing_seconds
-        held = HeldLease(
-            delivery=delivery,
-            ends_at=now + self._policy.lease_seconds,
-            renew_at=now + self._interval,
-            stops_at=None if limit is None else now + limit,
-        )
+        held = HeldLease(delivery=delivery, ends_at=now + self._policy.lease_seconds, renew_at=now + self._interval)
         with self._lock:
-            self._held[delivery.lease_token] = held
+            self._held[_key(delivery)] = held
         return held
 
     def started(self, held: HeldLease) -> None:
@@ -83,10 +85,28 @@ class LeaseKeeper:
         limit = self._policy.max_processing_seconds
         held.stops_at = None if limit is None else self._monotonic() + limit
 
-    def drop(self, delivery: Delivery) -> None:
-        """The delivery is settled, or no longer this worker's: renew it no more."""
+    def decide(self, held: HeldLease) -> bool:
+        """Say that what becomes of the delivery is decided: renewing begins no more, nor does an abort.
+
+        ``False`` when that was said before: a delivery is settled once, even when its handler ends after it was
+        given up.
+        """
         with self._lock:
-            self._held.pop(delivery.lease_token, None)
+            first, held.decided = not held.decided, True
+        return first
+
+    def await_renewal(self) -> None:
+        """Let a renewal that is on its way be answered before a settle, for a second at most.
+
+        On SQS both set the visibility time-out: a renewal that comes in last would put a retry's delay off.
+        """
+        if self._renewing.acquire(timeout=_PATIENCE_SECONDS):
+            self._renewing.release()
+
+    def drop(self, delivery: Delivery) -> None:
+        """The delivery is settled, or no longer this worker's."""
+        with self._lock:
+            self._held.pop(_key(delivery), None)
 
     def abort_all(self, reason: AbortReason) -> None:
         """Ask every running handler to stop."""
@@ -108,23 +128,33 @@ class LeaseKeeper:
         with self._lock:
             return list(self._held.values())
 
-    def _watch(self) -> None:
-        while not self._closed.wait(_CHECK_SECONDS):
-            now = self._monotonic()
-            for held in self.held():
-                if now > held.ends_at + limits.LEASE_GRACE_SECONDS:
-                    held.abort.set("lease_lost")
-                if held.stops_at is not None and now > held.stops_at:
-                    held.abort.set("max_processing")
+    def abort_overdue(self) -> None:
+        """Abort every handler whose lease must be over by now, or that ran into its time limit. The timer's work."""
+        now = self._monotonic()
+        for held in self._undecided():
+            if now > held.ends_at + limits.LEASE_GRACE_SECONDS:
+                held.abort.set("lease_lost")
+            if held.stops_at is not None and now > held.stops_at:
+                held.abort.set("max_processing")
 
-    def _renew(self) -> None:
-        if self._policy.heartbeat == "manual":
-            return
-        while not self._closed.wait(_CHECK_SECONDS):
+    def renew_due(self) -> None:
+        """Renew in one call every lease whose time for it has come. The renewing thread's work."""
+        with self._renewing:
             now = self._monotonic()
-            due = [h for h in self.held() if h.renew_at <= now and h.abort.reason in (None, "shutdown")]
+            due = [h for h in self._undecided() if h.renew_at <= now and h.abort.reason in (None, "shutdown")]
             if due:
                 self._extend(due, None)
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_CHECK_SECONDS):
+            self.abort_overdue()
+
+    def _renew(self) -> None:
+        while self._policy.heartbeat == "auto" and not self._closed.wait(_CHECK_SECONDS):
+            self.renew_due()
+
+    def _undecided(self) -> list[HeldLease]:
+        return [held for held in self.held() if not held.decided]
 
     def _extend(self, leases: Sequence[HeldLease], progress: Progress | None) -> None:
         asked_at = self._monotonic()  # before the call: the lease cannot end earlier than this plus its length
@@ -142,12 +172,16 @@ class LeaseKeeper:
     def _answers(self, extensions: Sequence[Extension]) -> Iterable[SettleResult | None]:
         try:
             return self._consumer.extend(extensions)
-        except TransportUnavailable as error:
-            self._log.warning("leases could not be renewed, trying again: %s", error)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the other leases depend on this thread
+            self._log.warning("leases could not be renewed, trying again: %s: %s", type(error).__name__, error)
             return [None] * len(extensions)
 
     def _lost(self, held: HeldLease) -> None:
-        with self._lock:
-            still_held = held.delivery.lease_token in self._held
-        if still_held:  # else it was settled while the renewal was on its way
+        held.renew_at = math.inf
+        if not held.decided:  # else it was settled while the renewal was on its way
             held.abort.set("lease_lost")
+
+
+def _key(delivery: Delivery) -> tuple[str, str]:
+    """What tells two held deliveries apart. A token alone may be the same for two, an id for two leases of one."""
+    return delivery.id, delivery.lease_token

@@ -1,0 +1,466 @@
+"""Leases in a worker's hands: renewed in time, never believed longer than they last, settled once.
+
+What the keeper's threads do is called here by hand, under a fake clock; a few tests at the end let the threads run.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+
+import pytest
+
+from towpath.context import Progress
+from towpath.errors import TransportUnavailable
+from towpath.leases import HeldLease, LeaseKeeper
+from towpath.ports import Extension
+from towpath.settlement import Delivery, Failed, LeaseLost, Settled, SubscriptionPolicy
+
+PATIENCE = 20  # seconds until a test gives up waiting; none waits as long unless it fails
+
+
+class FakeClock:
+    """Monotonic seconds that a test moves."""
+
+    def __init__(self):
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class FakeConsumer:
+    """Answers renewals with ``answer`` (a result, or an error to raise), and remembers each call."""
+
+    def __init__(self):
+        self.answer = Settled(state="leased")
+        self.calls: list[list[Extension]] = []
+        self.called = threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def extend(self, extensions):
+        self.calls.append(list(extensions))
+        self.called.release()
+        assert self.go_on.wait(PATIENCE)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return [self.answer] * len(extensions)
+
+    @property
+    def renewed(self) -> list[list[str]]:
+        return [[extension.delivery.id for extension in call] for call in self.calls]
+
+
+def delivery(number: int = 1, token: str = "1") -> Delivery:
+    return Delivery(
+        id=f"d-{number}",
+        subscription="documents.convert",
+        topic="documents.process",
+        attempt=1,
+        message_id=f"m-{number}",
+        body="{}",
+        lease_token=token,
+        received_at=datetime(2026, 1, 31, tzinfo=UTC),
+    )
+
+
+class Kept:
+    """A keeper with its fake consumer and clock."""
+
+    def __init__(self, **policy):
+        self.clock, self.consumer = FakeClock(), FakeConsumer()
+        known = {"subscription": "documents.convert", "topic": "documents.process", "handler": None}
+        self.keeper = LeaseKeeper(
+            self.consumer, SubscriptionPolicy(**(known | policy)), self.clock, logging.getLogger("test")
+        )
+
+    def hold(self, number: int = 1, token: str = "1") -> HeldLease:
+        return self.keeper.hold(delivery(number, token))
+
+    def after(self, seconds: float) -> None:
+        """Let time pass, and both threads' work be done then."""
+        self.clock.advance(seconds)
+        self.keeper.renew_due()
+        self.keeper.abort_overdue()
+
+    def hanging_renewal(self, seconds: float) -> threading.Thread:
+        """Let time pass, and a renewal begin that is answered when the consumer may ``go_on``."""
+        self.clock.advance(seconds)
+        self.consumer.go_on.clear()
+        renewal = threading.Thread(target=self.keeper.renew_due, daemon=True)
+        renewal.start()
+        assert self.consumer.called.acquire(timeout=PATIENCE)
+        return renewal
+
+    def answer(self, renewal: threading.Thread) -> None:
+        self.consumer.go_on.set()
+        renewal.join(PATIENCE)
+        assert not renewal.is_alive()
+
+
+# --- Holding ---------------------------------------------------------------------------------------------------
+
+
+def test_a_held_delivery_is_in_the_workers_hands_until_it_is_dropped():
+    kept = Kept()
+    assert not kept.keeper.busy
+    held = kept.hold()
+    assert kept.keeper.busy
+    assert kept.keeper.held() == [held]
+    kept.keeper.drop(held.delivery)
+    assert not kept.keeper.busy
+
+
+def test_deliveries_with_the_same_token_are_told_apart():
+    kept = Kept()
+    first, second = kept.hold(1, "1"), kept.hold(2, "1")
+    assert kept.keeper.held() == [first, second]
+    kept.keeper.drop(first.delivery)
+    assert kept.keeper.held() == [second]
+
+
+def test_two_leases_of_one_delivery_are_told_apart():
+    kept = Kept()
+    lost, renewed = kept.hold(1, "1"), kept.hold(1, "2")
+    kept.keeper.drop(lost.delivery)
+    assert kept.keeper.held() == [renewed]
+
+
+def test_dropping_what_is_not_held_changes_nothing():
+    kept = Kept()
+    held = kept.hold(1)
+    kept.keeper.drop(delivery(2))
+    assert kept.keeper.held() == [held]
+
+
+def test_of_many_threads_one_decides_about_a_delivery():
+    kept = Kept()
+    held, line, answers = kept.hold(), threading.Barrier(8), []
+
+    def decide():
+        line.wait(PATIENCE)
+        answers.append(kept.keeper.decide(held))
+
+    threads = [threading.Thread(target=decide) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(answers) == [False] * 7 + [True]
+
+
+def test_every_handler_is_asked_to_stop():
+    kept = Kept()
+    first, second = kept.hold(1), kept.hold(2)
+    kept.keeper.abort_all("shutdown")
+    assert [first.abort.reason, second.abort.reason] == ["shutdown", "shutdown"]
+
+
+# --- Renewing --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lease", "interval"), [(60, 20), (15, 5), (90, 30), (43_200, 30)])
+def test_a_lease_is_renewed_after_a_third_of_it_or_30_seconds(lease, interval):
+    kept = Kept(lease_seconds=lease)
+    kept.hold()
+    kept.after(interval - 0.1)
+    assert kept.consumer.calls == []
+    kept.after(0.1)
+    assert kept.consumer.renewed == [["d-1"]]
+
+
+def test_leases_that_are_due_are_renewed_in_one_call_without_a_progress():
+    kept = Kept(lease_seconds=60)
+    kept.hold(1)
+    kept.hold(2)
+    kept.after(20)
+    assert kept.consumer.calls == [[Extension(delivery=delivery(1)), Extension(delivery=delivery(2))]]
+
+
+def test_only_leases_that_are_due_are_renewed():
+    kept = Kept(lease_seconds=60)
+    kept.hold(1)
+    kept.after(10)
+    kept.hold(2)
+    kept.after(10)
+    kept.after(10)
+    assert kept.consumer.renewed == [["d-1"], ["d-2"]]
+
+
+def test_a_renewed_lease_counts_from_when_the_renewal_was_asked_for():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    renewal = kept.hanging_renewal(20)
+    asked_at = kept.clock.now
+    kept.clock.advance(7)  # the answer takes its time
+    kept.answer(renewal)
+    assert (held.ends_at, held.renew_at) == (asked_at + 60, asked_at + 20)
+
+
+def test_a_lease_is_renewed_again_and_again():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    for _ in range(30):
+        kept.after(10)
+    assert kept.consumer.renewed == [["d-1"]] * 15
+    assert held.abort.reason is None
+
+
+@pytest.mark.parametrize("answer", [Failed(error="throttled"), TransportUnavailable("no answer"), KeyError("a bug")])
+def test_a_renewal_that_fails_is_tried_again_a_second_later_and_aborts_nothing(answer):
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    ends_at = held.ends_at
+    kept.consumer.answer = answer
+    kept.after(20)
+    kept.after(0.9)
+    assert (held.ends_at, held.abort.reason, len(kept.consumer.calls)) == (ends_at, None, 1)
+    kept.consumer.answer = Settled(state="leased")
+    kept.after(0.1)
+    assert len(kept.consumer.calls) == 2
+    assert held.ends_at == kept.clock.now + 60
+
+
+def test_a_renewal_that_reports_the_lease_lost_aborts_the_handler_and_is_not_repeated():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.consumer.answer = LeaseLost()
+    kept.after(20)
+    kept.after(20)
+    assert held.abort.reason == "lease_lost"
+    assert len(kept.consumer.calls) == 1
+
+
+def test_a_lost_lease_aborts_its_own_handler_only():
+    kept = Kept(lease_seconds=60)
+    lost, kept_on = kept.hold(1), kept.hold(2)
+    kept.consumer.extend = lambda extensions: [LeaseLost(), Settled(state="leased")]
+    kept.after(20)
+    assert (lost.abort.reason, kept_on.abort.reason) == ("lease_lost", None)
+    assert kept_on.ends_at == kept.clock.now + 60
+
+
+def test_during_a_shutdown_leases_are_renewed_until_they_are_lost():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.keeper.abort_all("shutdown")
+    kept.after(20)
+    kept.consumer.answer = LeaseLost()
+    kept.after(20)
+    kept.after(20)
+    assert len(kept.consumer.calls) == 2
+    assert held.abort.reason == "shutdown"
+
+
+def test_a_delivery_that_was_decided_or_dropped_is_renewed_no_more():
+    kept = Kept(lease_seconds=60)
+    decided, dropped = kept.hold(1), kept.hold(2)
+    kept.keeper.decide(decided)
+    kept.keeper.drop(dropped.delivery)
+    kept.after(30)
+    assert kept.consumer.calls == []
+    assert kept.keeper.held() == [decided]
+
+
+def test_a_settle_waits_for_a_renewal_that_is_on_its_way():
+    kept = Kept(lease_seconds=60)
+    kept.keeper.decide(kept.hold(1))
+    kept.hold(2)
+    renewal = kept.hanging_renewal(20)
+    settler = threading.Thread(target=kept.keeper.await_renewal)
+    settler.start()
+    settler.join(0.1)
+    assert settler.is_alive()
+    kept.answer(renewal)
+    settler.join(PATIENCE)
+    assert not settler.is_alive()
+
+
+def test_a_settle_does_not_wait_for_a_renewal_that_hangs():
+    kept = Kept(lease_seconds=60)
+    kept.hold()
+    renewal = kept.hanging_renewal(20)
+    kept.keeper.await_renewal()
+    assert renewal.is_alive()
+    kept.answer(renewal)
+
+
+def test_a_lease_that_is_lost_after_its_delivery_was_decided_aborts_nothing():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.consumer.answer = LeaseLost()
+    renewal = kept.hanging_renewal(20)
+    kept.keeper.decide(held)
+    kept.answer(renewal)
+    assert held.abort.reason is None
+
+
+# --- Heartbeats of handlers ------------------------------------------------------------------------------------
+
+
+def test_a_heartbeat_renews_at_once_with_its_progress():
+    kept = Kept(lease_seconds=60, heartbeat="manual")
+    held = kept.hold()
+    kept.clock.advance(40)
+    assert kept.keeper.beat(held, Progress(percent=40, note="n"))
+    assert kept.consumer.calls == [[Extension(delivery=delivery(), progress=Progress(percent=40, note="n"))]]
+    assert held.ends_at == kept.clock.now + 60
+
+
+def test_a_heartbeat_puts_the_next_renewal_off():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.clock.advance(19)
+    kept.keeper.beat(held, Progress())
+    kept.after(19)
+    assert len(kept.consumer.calls) == 1
+    kept.after(1)
+    assert len(kept.consumer.calls) == 2
+
+
+def test_a_heartbeat_that_finds_the_lease_lost_says_stop():
+    kept = Kept()
+    held = kept.hold()
+    kept.consumer.answer = LeaseLost()
+    assert not kept.keeper.beat(held, Progress())
+    assert held.abort.reason == "lease_lost"
+
+
+@pytest.mark.parametrize("answer", [Failed(error="x"), TransportUnavailable("x"), RuntimeError("a bug")])
+def test_a_heartbeat_that_cannot_renew_says_go_on(answer):
+    kept = Kept()
+    held = kept.hold()
+    kept.consumer.answer = answer
+    assert kept.keeper.beat(held, Progress())
+    assert held.abort.reason is None
+
+
+def test_a_heartbeat_waits_for_no_renewal_of_others():
+    kept = Kept(lease_seconds=60)
+    kept.hold(1)
+    renewal = kept.hanging_renewal(20)
+    kept.consumer.extend = lambda extensions: [Settled(state="leased")]
+    assert kept.keeper.beat(kept.hold(2), Progress())
+    kept.answer(renewal)
+
+
+# --- The timer -------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_that_must_be_over_aborts_after_five_seconds_of_grace_though_the_renewal_hangs():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    renewal = kept.hanging_renewal(20)
+    kept.clock.advance(45)
+    kept.keeper.abort_overdue()
+    assert held.abort.reason is None
+    kept.clock.advance(0.001)
+    kept.keeper.abort_overdue()
+    assert held.abort.reason == "lease_lost"
+    kept.answer(renewal)
+    assert held.abort.reason == "lease_lost"
+
+
+def test_a_handler_that_runs_too_long_is_aborted_and_renewed_no_more():
+    kept = Kept(lease_seconds=60, max_processing_seconds=90)
+    held = kept.hold()
+    kept.keeper.started(held)
+    for _ in range(4):
+        kept.after(20)
+    assert len(kept.consumer.calls) == 4
+    kept.after(10)
+    assert held.abort.reason is None
+    kept.after(0.5)
+    assert held.abort.reason == "max_processing"
+    kept.after(20)
+    assert len(kept.consumer.calls) == 4
+
+
+def test_the_time_limit_counts_from_the_handlers_start():
+    kept = Kept(lease_seconds=600, max_processing_seconds=90)
+    held = kept.hold()
+    kept.after(200)
+    assert held.abort.reason is None
+    kept.keeper.started(held)
+    kept.after(90)
+    assert held.abort.reason is None
+    kept.after(0.5)
+    assert held.abort.reason == "max_processing"
+
+
+def test_without_a_time_limit_a_handler_may_run_as_long_as_its_lease_is_renewed():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.keeper.started(held)
+    for _ in range(100):
+        kept.after(30)
+    assert held.abort.reason is None
+
+
+def test_a_delivery_that_waits_to_be_settled_is_not_aborted():
+    kept = Kept(lease_seconds=60, max_processing_seconds=10)
+    held = kept.hold()
+    kept.keeper.started(held)
+    kept.keeper.decide(held)
+    kept.after(1_000)
+    assert held.abort.reason is None
+
+
+# --- The threads -----------------------------------------------------------------------------------------------
+
+
+def eventually(condition: Callable[[], object]) -> bool:
+    """Whether ``condition`` comes true in time."""
+    looked = threading.Event()
+    return any(condition() or looked.wait(0.02) for _ in range(50 * PATIENCE))
+
+
+def running() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("documents.convert-lease-")}
+
+
+def test_while_it_runs_the_keeper_renews_and_watches_by_itself_whatever_a_renewal_raises():
+    kept = Kept(lease_seconds=60, max_processing_seconds=100)
+    held = kept.hold()
+    kept.keeper.started(held)
+    kept.consumer.answer = RuntimeError("a bug")
+    kept.keeper.start()
+    with closing(kept.keeper):
+        for _ in range(2):
+            kept.clock.advance(20)
+            assert kept.consumer.called.acquire(timeout=PATIENCE)
+        kept.clock.advance(100)
+        assert eventually(lambda: held.abort.reason)
+        assert running() == {"documents.convert-lease-timer", "documents.convert-lease-keeper"}
+    assert running() == set()
+    assert held.abort.reason in ("lease_lost", "max_processing")
+
+
+def test_with_manual_heartbeats_nothing_is_renewed_by_itself():
+    kept = Kept(lease_seconds=60, heartbeat="manual")
+    kept.hold()
+    kept.clock.advance(50)
+    kept.keeper.start()
+    with closing(kept.keeper):
+        assert eventually(lambda: running() == {"documents.convert-lease-timer"})
+    assert kept.consumer.calls == []
+
+
+def test_a_keeper_closes_though_a_renewal_hangs():
+    kept = Kept(lease_seconds=60)
+    kept.hold()
+    kept.consumer.go_on.clear()
+    kept.clock.advance(20)
+    kept.keeper.start()
+    assert kept.consumer.called.acquire(timeout=PATIENCE)
+    kept.keeper.close()
+    kept.consumer.go_on.set()
+
+
+def test_a_keeper_that_never_started_can_be_closed():
+    Kept().keeper.close()
