@@ -434,6 +434,7 @@ def test_while_it_runs_the_keeper_renews_and_watches_by_itself_whatever_a_renewa
         for _ in range(2):
             kept.clock.advance(20)
             assert kept.consumer.called.acquire(timeout=PATIENCE)
+            assert eventually(lambda: held.renew_at > kept.clock.now)  # the failure was taken note of
         kept.clock.advance(100)
         assert eventually(lambda: held.abort.reason)
         assert running() == {"documents.convert-lease-timer", "documents.convert-lease-keeper"}
