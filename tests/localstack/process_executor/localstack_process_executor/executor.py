@@ -109,6 +109,7 @@ class ProcessRuntimeExecutor(RuntimeExecutor):
                 process.ready.result(deadline - time.monotonic())
             return process.invoke(invocation, deadline - time.monotonic()), ""
         except InitError as error:
+            self._process.kill()  # it is about to end by itself, and the next call must not find it alive
             return Answer(payload=error.payload, is_error=True), ""
         except TimeoutError:
             self._process.kill()
