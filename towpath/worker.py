@@ -100,6 +100,7 @@ class Worker:
         for thread in threads:
             thread.join()
         self._stopping.set()
+        sweeping.join()
         for service in self._services:
             if service.fault is not None:
                 raise service.fault

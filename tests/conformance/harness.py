@@ -7,6 +7,7 @@ shows what the handlers saw, alike on every transport; what a transport cannot d
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from typing import Any, Protocol
 import pytest
 
 from aws_transport.bindings import Bindings
+from tests.servers.clock import advance
 from tests.servers.localstack import Aws
 from tests.servers.provision import Deployment, provisioned
 from towpath import NewMessage, PublishResult, connect
@@ -53,6 +55,9 @@ class Running(Protocol):
     def lose_a_worker(self, subscription: str) -> None:
         """Let a worker of a handler that ends its process run into it."""
 
+    def release_some(self, topic: str, subscription: str) -> list[str]:
+        """Publish, have deliveries given back unfinished, and answer the ids of their messages."""
+
     def drain(self, processes: int, threads: int, deliveries: int) -> int:
         """Let several processes of several threads each work until so many deliveries were handled.
 
@@ -83,7 +88,8 @@ def manifest_of(topology: Mapping[str, Any], *, host: str | None = None, on_data
         defaults = {"handler": "scripted:handle", "lease_seconds": 5, "backoff": {"base_seconds": 1, "max_seconds": 2}}
         subscriptions[name] = defaults | ({"host": host} if host else {}) | written
         if host == "lambda":
-            subscriptions[name]["lambda"] = {"timeout_seconds": 2, "architecture": _architecture()}
+            tuned = written.get("lambda", {})
+            subscriptions[name]["lambda"] = {"timeout_seconds": 2, "architecture": _architecture()} | tuned
     parsed = parse_topology({"name": "suite"} | dict(topology) | {"subscriptions": subscriptions}, "the case")
     if on_database:
         parsed = with_all_on_database(parsed)
@@ -130,6 +136,19 @@ class WorkerRunning:
         process = self._start_worker(subscription, "--idle-exit", "20", "--concurrency", "1")
         assert process.wait(timeout=60) == 9, "the handler was to end its process"
 
+    def release_some(self, topic: str, subscription: str) -> list[str]:
+        """Stop a worker in the middle of a handler."""
+        (result,) = self.publish(topic, NewMessage(payload={"script": ["wait"]}))
+        process = self._start_worker(subscription, "--drain", "0", CONFORMANCE_WAIT="1")
+        deadline = time.monotonic() + 60
+        while not any(row.leased for row in self.transport.operator().stats()):
+            assert time.monotonic() < deadline, "no worker took the message"
+            time.sleep(0.05)
+        time.sleep(0.2)  # from the claim to the handler
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+        return [str(result.id)]
+
     def drain(self, processes: int, threads: int, deliveries: int) -> int:
         started = [self._start_worker("*", "--idle-exit", "3", "--concurrency", str(threads)) for _ in range(processes)]
         assert [process.wait(timeout=240) for process in started] == [0] * processes
@@ -142,11 +161,12 @@ class WorkerRunning:
     def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
         return self.transport.operator().dead_letters(subscription, 100)
 
-    def _start_worker(self, subscription: str, *options: str) -> subprocess.Popen[bytes]:
+    def _start_worker(self, subscription: str, *options: str, **variables: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "towpath", "work", subscription, "--transport", self.url]
         return subprocess.Popen(
             [*command, *options, *self.command_options],
             cwd=FUNCTION,
+            env=os.environ | variables,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -169,8 +189,6 @@ class DatabaseHarness:
 
     @contextmanager
     def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
-        from tests.servers.clock import advance
-
         transport: Any = connect(self.url)
         report = self.folder / "observations.jsonl"
         self.environment.setenv("CONFORMANCE_OBSERVER", f"file://{report}")
@@ -304,6 +322,15 @@ class LambdaRunning:
         while not self._count("ApproximateNumberOfMessagesNotVisible"):
             assert time.monotonic() < deadline, "no function took the message"
             time.sleep(0.05)
+
+    def release_some(self, topic: str, subscription: str) -> list[str]:
+        """Deliveries wait behind others in a batch until there is no time left to start them."""
+        self.publish(topic, *(NewMessage(payload={"script": ["sleep:1.8", "complete"]}) for _ in range(6)))
+        self.work()
+        first: dict[str, int] = {}
+        for observation in self.observations():
+            first.setdefault(observation["message_id"], observation["attempt"])
+        return [message_id for message_id, attempt in first.items() if attempt > 1]
 
     def drain(self, processes: int, threads: int, deliveries: int) -> int:
         """The mapping decides how many functions run: LocalStack's runs one at a time."""
