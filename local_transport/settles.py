@@ -118,14 +118,17 @@ class _Settle:
         """Make the change for the deliveries and values in ``settled``; those still held are ``state`` now."""
         if not settled:
             return []
-        rows = [(*_proof(held), *values) for held, values in settled]
+        proofs = [_proof(held) for held, _ in settled]
+        rows = {proof: (*proof, *values) for proof, (_, values) in zip(proofs, settled, strict=True)}
         try:
             with self._database.changing() as connection:
-                changed = self._plan.run(connection, self._batch.bind(rows) | {"subscription": subscription_id})
+                changed = self._plan.run(
+                    connection, self._batch.bind(rows.values()) | {"subscription": subscription_id}
+                )
         except TransportUnavailable as error:
             return [Failed(error=str(error)) for _ in settled]
-        done = {row.message_ordinal for row in changed}
-        return [_answer(row[0], done, state) for row in rows]
+        done = {(row.message_ordinal, row.lease_token) for row in changed}
+        return [_answer(proof, done, state) for proof in proofs]
 
 
 def _proof(held: Delivery) -> tuple[int, int]:
@@ -136,10 +139,10 @@ def _proof(held: Delivery) -> tuple[int, int]:
     return int(ordinal), int(token)
 
 
-def _answer(ordinal: int, done: set[int], state: State) -> SettleResult:
-    if ordinal not in done:
+def _answer(proof: tuple[int, int], done: set[tuple[int, int]], state: State) -> SettleResult:
+    if proof not in done:
         return LeaseLost()
-    done.remove(ordinal)  # the same delivery twice in a batch is settled once
+    done.remove(proof)  # the same delivery twice in a batch is settled once
     return Settled(state=state)
 
 
@@ -157,8 +160,17 @@ def _update(rows: FromClause, values: Mapping[str, Any]) -> sa.sql.dml.Returning
     """Set ``values`` in the deliveries that are held as ``rows`` say."""
     held = delivery.c
     same = (held.message_ordinal == rows.c.ordinal, held.lease_token == rows.c.token)
-    update = sa.update(delivery).values(values).where(*same, *_fence())
-    return update.returning(held.message_ordinal, held.subscription_id, held.attempt)
+    return sa.update(delivery).values(values).where(*same, *_fence()).returning(*_changed())
+
+
+def _changed() -> tuple[sa.Column[Any], ...]:
+    held = delivery.c
+    return held.message_ordinal, held.subscription_id, held.lease_token, held.attempt
+
+
+def _is_of(rows: FromClause, changed: FromClause) -> sa.ColumnElement[bool]:
+    """Whether the row of the batch is the one that changed the delivery: a batch may hold a stale lease of it too."""
+    return sa.and_(rows.c.ordinal == changed.c.message_ordinal, rows.c.token == changed.c.lease_token)
 
 
 def _fence() -> tuple[sa.ColumnElement[bool], ...]:
@@ -173,7 +185,7 @@ def _finish(outcome: str) -> Callable[[Dialect, FromClause], Change]:
         proofs = sa.select(rows.c.ordinal, rows.c.token)
         finished = sa.delete(delivery).where(sa.tuple_(held.message_ordinal, held.lease_token).in_(proofs), *_fence())
         return Change(
-            change=finished.returning(held.message_ordinal, held.subscription_id, held.attempt),
+            change=finished.returning(*_changed()),
             then=[
                 lambda gone: _into_history(gone, rows, outcome),
                 lambda gone: _into_tally(gone, outcome),
@@ -189,7 +201,7 @@ def _into_history(gone: FromClause, rows: FromClause, outcome: str) -> UpdateBas
     columns = (gone.c.message_ordinal, gone.c.subscription_id, Now(), gone.c.attempt, sa.literal(outcome, sa.Text()))
     new = sa.select(*columns, reason)
     if "reason" in rows.c:
-        new = new.where(rows.c.ordinal == gone.c.message_ordinal)
+        new = new.where(_is_of(rows, gone))
     names = ["message_ordinal", "subscription_id", "finished_at", "attempt", "outcome", "reason"]
     return history.insert().from_select(names, new)
 
@@ -230,7 +242,7 @@ def _dead_letter(dialect: Dialect, rows: FromClause) -> Change:
 def _failures(changed: FromClause, rows: FromClause) -> sa.Select[Any]:
     key = (changed.c.message_ordinal, changed.c.subscription_id)
     failure = (rows.c[name] for name in _FAILURE)
-    return sa.select(*key, changed.c.attempt, Now(), *failure).where(rows.c.ordinal == changed.c.message_ordinal)
+    return sa.select(*key, changed.c.attempt, Now(), *failure).where(_is_of(rows, changed))
 
 
 def _release(_dialect: Dialect, rows: FromClause) -> Change:
@@ -251,7 +263,7 @@ def _renew(dialect: Dialect, rows: FromClause) -> Change:
     def keep_progress(changed: FromClause) -> UpdateBase:
         key = (changed.c.message_ordinal, changed.c.subscription_id)
         source = sa.select(*key, Now(), *(rows.c[name] for name in _PROGRESS))
-        reported = source.where(rows.c.ordinal == changed.c.message_ordinal, rows.c.reports == 1)
+        reported = source.where(_is_of(rows, changed), rows.c.reports == 1)
         return upsert_details(dialect, reported, names, {name: name for name in _PROGRESS})
 
     return Change(change=_update(rows, values), then=[keep_progress])
