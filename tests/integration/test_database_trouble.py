@@ -1,0 +1,240 @@
+"""Wrong URLs, and databases that do not answer: one clear sentence, without the password."""
+
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from local_transport.connections import Database
+from local_transport.schema import upgrade
+from tests.servers.postgres import PostgresUnavailable, private_cluster
+from tests.servers.topologies import on_database
+from towpath import NewMessage, connect
+from towpath.errors import SchemaOutdated, TransportUnavailable, UnknownTransport
+from towpath.settlement import Completion, Failed, Settled
+
+NOW = timedelta(0)
+TOPOLOGY = on_database({"documents": {}}, {"convert": {"topic": "documents"}})
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("sqlite://", "a SQLite URL names a file"),
+        ("sqlite:///:memory:", "a SQLite URL names a file"),
+        ("sqlite://dev.db", "a SQLite URL names a file"),
+        ("sqlite:///dev.db?cache=shared", "takes no options but"),
+        ("sqlite:///dev.db?synchronous=OFF", "takes no options but"),
+        ("sqlite+aiosqlite:///dev.db", r"sqlite\+aiosqlite:// is not supported"),
+        ("postgresql+asyncpg://u:secret@h/d", r"postgresql\+asyncpg:// is not supported"),
+        ("postgresql://u:secret@host:port/d", "the URL of the database cannot be read"),
+        ("postgresql://u:secret@h/d?prepare_threshold=often", "prepare_threshold must be a number"),
+        ("postgresql:nonsense", "the URL of the database cannot be read"),
+    ],
+)
+def test_a_url_that_cannot_be_meant_is_refused_in_one_sentence(url, sentence):
+    with pytest.raises(UnknownTransport, match=sentence) as refused:
+        connect(url)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.fixture
+def on_postgresql(postgres_url):
+    """A transport with a topology on PostgreSQL."""
+    _prepare(postgres_url)
+    opened = connect(postgres_url)
+    opened.apply(TOPOLOGY)
+    yield opened
+    opened.close()
+
+
+def _prepare(url):
+    database = Database(url)
+    upgrade(database)
+    database.close()
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(TransportUnavailable, match=f"the folder {tmp_path}/missing of the database does not exist"):
+        connect(f"sqlite:///{tmp_path}/missing/dev.db")
+    assert not (tmp_path / "missing").exists()
+
+
+def test_a_file_that_is_no_database_is_reported(tmp_path):
+    (tmp_path / "text.db").write_text("this is text, and quite a lot of it\n" * 100)
+    with pytest.raises(TransportUnavailable, match=r"text\.db: file is not a database"):
+        connect(f"sqlite:///{tmp_path}/text.db")
+
+
+def test_a_server_that_is_not_there_is_reported_without_the_password():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(
+        TransportUnavailable, match=r"postgresql://user:\*\*\*@127\.0\.0\.1:\d+/name: .*refused"
+    ) as error:
+        connect(f"postgresql://user:secret@127.0.0.1:{port}/name?sslpassword=secret")
+    assert "secret" not in str(error.value)
+
+
+def test_a_database_that_is_not_there_is_reported(postgres_url):
+    with pytest.raises(TransportUnavailable, match='database "missing" does not exist'):
+        connect(sa.make_url(postgres_url).set(database="missing").render_as_string(hide_password=False))
+
+
+def test_tables_that_go_away_under_a_transport_are_an_outdated_schema(transport, database_url):
+    database = Database(database_url)
+    with database.writing() as connection:
+        connection.execute(sa.text("DROP TABLE towpath_delivery"))
+    database.close()
+    with pytest.raises(SchemaOutdated, match="run 'towpath db upgrade"):
+        transport.consumer("convert").receive(1, NOW)
+
+
+def test_a_sqlite_file_locked_by_somebody_else_is_unavailable_and_recovers(tmp_path):
+    url = f"sqlite:///{tmp_path}/locked.db"
+    transport = connect(url)
+    transport.apply(TOPOLOGY)
+    transport.publish("documents", [NewMessage(payload=1)])
+    consumer = transport.consumer("convert")
+    (held,) = consumer.receive(1, NOW)
+    database = transport._database
+    with database.reading() as connection:  # the pool has this one connection: make it impatient
+        connection.exec_driver_sql("PRAGMA busy_timeout = 50")
+    holder = sqlite3.connect(tmp_path / "locked.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    (result,) = transport.publish("documents", [NewMessage(payload=2)])
+    assert (result.error.code, result.error.retryable) == ("TransportUnavailable", True)
+    assert "database is locked" in result.error.message
+    assert result.id is not None
+    (answer,) = consumer.complete([Completion(delivery=held)])
+    assert isinstance(answer, Failed)
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert consumer.complete([Completion(delivery=held)]) == [Settled(state="completed")]
+    assert transport.publish("documents", [NewMessage(payload=2)])[0].status == "accepted"
+    transport.close()
+
+
+@pytest.mark.parametrize(("query", "level"), [("", 2), ("?synchronous=NORMAL", 1), ("?synchronous=full", 2)])
+def test_sqlite_runs_in_wal_mode_with_the_durability_that_the_url_asks_for(tmp_path, query, level):
+    database = Database(f"sqlite:///{tmp_path}/pragmas.db{query}")
+    with database.reading() as connection:
+        pragmas = ("synchronous", "journal_mode", "foreign_keys", "busy_timeout")
+        values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas]
+    database.close()
+    assert values == [level, "wal", 1, 10_000]
+
+
+def test_prepared_statements_can_be_turned_off_for_pgbouncer(postgres_url):
+    for query, expected in (("", 5), ("?prepare_threshold=none", None), ("?prepare_threshold=2", 2)):
+        database = Database(postgres_url + query)
+        with database.reading() as connection:
+            assert connection.connection.driver_connection.prepare_threshold == expected
+        database.close()
+
+
+def test_connections_that_the_server_dropped_are_reported_once_and_then_replaced(on_postgresql, postgres_url):
+    transport = on_postgresql
+    consumer = transport.consumer("convert")
+    others = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                WHERE pid <> pg_backend_pid() AND datname = current_database()"""
+    administrator = Database(postgres_url)
+    for trouble in (lambda: consumer.receive(1, NOW), lambda: transport.operator().stats()):
+        with administrator.reading() as connection:
+            connection.execute(sa.text(others))
+        with pytest.raises(TransportUnavailable):
+            trouble()
+        trouble()
+    with administrator.reading() as connection:
+        connection.execute(sa.text(others))
+    (result,) = transport.publish("documents", [NewMessage(payload=1)])
+    assert (result.error.code, result.error.retryable) == ("TransportUnavailable", True)
+    assert transport.publish("documents", [NewMessage(payload=1, id=result.id)])[0].status == "accepted"
+    assert len(consumer.receive(1, NOW)) == 1
+    administrator.close()
+
+
+def test_a_connection_that_died_while_idle_is_replaced_before_it_is_used(on_postgresql, postgres_url):
+    transport = on_postgresql
+    pool = transport._database.engine.pool
+    with transport._database.engine.connect() as connection:
+        connection.connection.driver_connection.close()
+    for entry in pool._pool.queue:
+        entry.info["idle_since"] = time.monotonic() - 60
+    assert transport.operator().stats()[0].pending == 0
+
+
+def test_the_isolation_level_is_our_own_whatever_the_database_has_by_default(postgres_url):
+    database = Database(postgres_url)
+    name = sa.make_url(postgres_url).database
+    with database.writing() as connection:
+        connection.execute(sa.text(f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = 'serializable'"))
+    database.close()
+    with database.writing() as connection:
+        assert connection.scalar(sa.text("SHOW transaction_isolation")) == "read committed"
+    database.close()
+
+
+def test_a_publisher_waits_for_a_rivals_open_transaction_on_its_key(on_postgresql, postgres_url):
+    transport, theirs = on_postgresql, Database(postgres_url)
+    rival = theirs.engine.connect()
+    new = NewMessage(payload=1, deduplication_key="key")
+    assert transport.publish("documents", [new], connection=rival)[0].status == "accepted"
+    found = []
+    thread = threading.Thread(target=lambda: found.extend(transport.publish("documents", [new])))
+    thread.start()
+    thread.join(0.5)
+    assert thread.is_alive()  # only the rival's end tells who was first
+    rival.rollback()
+    thread.join(30)
+    assert [result.status for result in found] == ["accepted"]
+    rival.close()
+    theirs.close()
+
+
+def test_a_cluster_of_the_tests_ends_with_the_process_that_started_it(tmp_path):
+    program = "import time\nfrom tests.servers.postgres import private_cluster\n"
+    program += "with private_cluster() as url:\n    print(url, flush=True)\n    time.sleep(600)\n"
+    environment = {name: value for name, value in os.environ.items() if name != "TOWPATH_POSTGRES_URL"}
+    starter = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env=environment,
+    )
+    url = starter.stdout.readline().strip()
+    assert url.startswith("postgresql://"), "the cluster did not start"
+    starter.send_signal(signal.SIGKILL)
+    starter.wait()
+    starter.stdout.close()
+    deadline = time.monotonic() + 30
+    while _answers(url):
+        assert time.monotonic() < deadline, "the cluster outlived its starter"
+        time.sleep(0.1)
+
+
+def _answers(url):
+    try:
+        psycopg.connect(url, connect_timeout=5).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def test_a_server_that_is_named_and_does_not_answer_is_unavailable(monkeypatch):
+    monkeypatch.setenv("TOWPATH_POSTGRES_URL", "postgresql://nobody@127.0.0.1:1/none")
+    sentence = "TOWPATH_POSTGRES_URL is set, and its server does not answer"
+    with pytest.raises(PostgresUnavailable, match=sentence), private_cluster():
+        pytest.fail("there is no such server")
