@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from aws_transport.batches import Entry, batches, request
+from aws_transport.batches import Entry, batches, request, uncarried_attribute
 from aws_transport.bindings import TopicBinding
 from aws_transport.faults import code_of, entry_error, publish_error
 from towpath.envelope import Prepared, Sources, prepare
@@ -73,7 +73,7 @@ class SnsPublisher:
         prepared = prepare(name, message, topic.max_payload_bytes, self.sources)
         if isinstance(prepared, PublishError):
             return _rejected(None, prepared)
-        fault = _unsendable(name, topic, message)
+        fault = _unsendable(name, topic, message) or _uncarried(prepared)
         if fault is None and name not in self.bindings:
             problem = f"topic {name!r} has no bindings: deploy the manifest, and give the bindings of that deployment"
             fault = PublishError(code="TopicUnbound", message=problem)
@@ -118,6 +118,14 @@ def _unsendable(name: str, topic: Topic, message: NewMessage) -> PublishError | 
         problem = "SNS holds no message back; publish it without deliver_after, or to a topic on a database"
         return PublishError(code="DelayUnsupported", message=problem)
     return None
+
+
+def _uncarried(prepared: Prepared) -> PublishError | None:
+    name = uncarried_attribute(prepared.message.attributes)
+    if name is None:
+        return None
+    problem = f"attribute {name!r} holds a control character, U+FFFE or U+FFFF, which SQS does not carry; leave it out"
+    return PublishError(code="InvalidAttributes", message=problem)
 
 
 def _answers(batch: Sequence[Entry], response: PublishBatchResponseTypeDef) -> dict[int, PublishResult]:

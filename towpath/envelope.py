@@ -120,7 +120,9 @@ def encode(message: Message[JsonValue]) -> str:
         moment = getattr(message, name)
         if moment is not None:
             record[name] = format_time(moment)
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # The two characters that JSON leaves as they are and SQS refuses (API reference, SendMessage): written as escapes.
+    return text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 
 def attribute_type(value: AttributeValue) -> str:

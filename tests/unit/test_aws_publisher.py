@@ -1,5 +1,7 @@
 """Publishing to SNS: what is sent, in which batches, and what each message's answer is."""
 
+import json
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -87,6 +89,16 @@ def test_the_body_is_the_envelope_and_the_attributes_go_beside_it() -> None:
     assert "MessageGroupId" not in entry
 
 
+def test_the_body_holds_only_characters_that_sqs_takes() -> None:
+    sns = FakeSns()
+    payload = "".join(map(chr, (0, 9, 10, 13, 31, 127, 0xD7FF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10FFFF)))
+    publisher(sns).publish("plain", [NewMessage(payload=payload)])
+    ((entry,),) = sns.calls
+    # Amazon SQS API reference, SendMessage, MessageBody
+    assert re.fullmatch("[\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*", entry["Message"])
+    assert json.loads(entry["Message"])["payload"] == payload
+
+
 def test_a_fifo_topic_gets_the_key_as_group_and_the_id_against_repeats() -> None:
     sns = FakeSns()
     messages = [NewMessage(payload=1, partition_key="tenant"), NewMessage(payload=2)]
@@ -156,6 +168,8 @@ def test_a_standard_topic_gets_its_batches_side_by_side() -> None:
         ("unbound", NewMessage(payload=1), "TopicUnbound", "deploy"),
         ("unbound", NewMessage(payload=object()), "InvalidPayload", "JSON"),
         ("plain", NewMessage(payload=1, id="7"), "InvalidMessageId", "UUID"),
+        ("plain", NewMessage(payload=1, attributes={"kind": "a\x0bb"}), "InvalidAttributes", "'kind' holds a control"),
+        ("plain", NewMessage(payload=1, attributes={"tags": ["a", "\uffff"]}), "InvalidAttributes", "'tags' holds"),
         ("plain", NewMessage(payload=1, deliver_after=NOW), "DelayUnsupported", "deliver_after"),
         ("plain", NewMessage(payload=1, deduplication_key="k"), "InvalidDeduplication", "deduplication = true"),
         ("ledger", NewMessage(payload=1, deduplication_key="k"), "InvalidDeduplication", "leave the key out"),
