@@ -41,6 +41,8 @@ def session_script(sessions):
         if line.startswith("$ "):
             lines += [f"echo '<<{len(expected)}>>'", line[2:]]
             expected.append((line[2:], []))
+        elif line == ">" or line.startswith("> "):  # a here-document goes on
+            lines.append(line[2:])
         elif line.strip() and line.strip() != "...":
             expected[-1][1].append(line.strip())
     return "\n".join(lines), expected

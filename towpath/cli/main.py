@@ -1,54 +1,101 @@
-"""The root command: gathers the command groups and turns errors into one sentence and an exit code."""
+"""The root command: loads the one command that is called, and turns errors into a sentence and an exit code."""
 
 from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import entry_points
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
 
-from towpath.cli import operate
-from towpath.cli.demo import demo
 from towpath.cli.output import print_failure
-from towpath.cli.publish import publish
-from towpath.cli.topology import manifest_commands, topology_commands
-from towpath.cli.work import work
 from towpath.errors import InvalidTopology, TowpathError
 
-_GROUP = "towpath.commands"
+_GROUP: Final = "towpath.commands"
 
-DebugFlag = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.", envvar="TOWPATH_DEBUG")]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BuiltIn:
+    """Where a command of Towpath's own is: the attribute is a Typer app, or a function that is one command."""
+
+    module: str
+    attribute: str
+
+
+_BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
+    "demo": _BuiltIn(module="towpath.cli.demo", attribute="demo"),
+    "topology": _BuiltIn(module="towpath.cli.topology", attribute="topology"),
+    "manifest": _BuiltIn(module="towpath.cli.topology", attribute="manifest"),
+    "apply": _BuiltIn(module="towpath.cli.operate", attribute="apply"),
+    "publish": _BuiltIn(module="towpath.cli.publish", attribute="publish"),
+    "work": _BuiltIn(module="towpath.cli.work", attribute="work"),
+    "stats": _BuiltIn(module="towpath.cli.operate", attribute="stats"),
+    "dead-letters": _BuiltIn(module="towpath.cli.operate", attribute="dead_letters"),
+}
+
+
+class _Commands(TyperGroup):
+    """Towpath's own commands, and the groups that installed packages add by entry point.
+
+    Each is imported when it is called: a worker that starts should not wait for what bundling needs.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, Towpath's own first."""
+        return [*_BUILT_IN, *sorted(name for name in _extensions() if self.get_command(ctx, name) is not None)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click asks for it
+        """The command, or ``None`` when there is none of this name or its extra is not installed."""
+        if cmd_name in _BUILT_IN:
+            where = _BUILT_IN[cmd_name]
+            return _command(cmd_name, getattr(import_module(where.module), where.attribute))
+        point = _extensions().get(cmd_name)
+        try:
+            return None if point is None else _command(cmd_name, point.load())
+        except ModuleNotFoundError:
+            return None
+
+
+def _extensions() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=_GROUP)}
+
+
+def _command(name: str, found: Any) -> Any:
+    """The click command of a Typer app, which is a group, or of a function, which is a single command."""
+    if isinstance(found, typer.Typer):
+        group = get_group(found)
+        group.name = name
+        return group
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(name)(found)
+    return get_command(single)
 
 
 def build_app() -> typer.Typer:
-    """The whole command line: Towpath's own commands, and the groups that installed packages add."""
+    """The whole command line."""
     app = typer.Typer(
         name="towpath",
+        cls=_Commands,
         help="One handler, one topology: on AWS Lambda and on a database.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    app.add_typer(topology_commands(), name="topology")
-    app.add_typer(manifest_commands(), name="manifest")
-    app.command()(demo)
-    app.command()(operate.apply)
-    app.command()(publish)
-    app.command()(work)
-    app.command()(operate.stats)
-    app.add_typer(operate.dead_letters, name="dead-letters")
-    for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
-        try:
-            app.add_typer(point.load(), name=point.name)
-        except ModuleNotFoundError:  # the group's extra is not installed
-            continue
     return app
 
 
-def _root(context: typer.Context, debug: DebugFlag = False) -> None:  # noqa: FBT002 - a command line switch
+def _root(
+    context: typer.Context,
+    *,
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of a failure.", envvar="TOWPATH_DEBUG"),
+) -> None:
     context.obj = debug
 
 

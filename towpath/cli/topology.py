@@ -117,3 +117,7 @@ def _write(manifest: Manifest, path: Path) -> None:
         raise typer.Exit(1) from error
     counts = f"topics: {len(manifest.topics)}, subscriptions: {len(manifest.subscriptions)}"
     print_sentence(f"Wrote {path} for the environment {manifest.environment} ({counts}).")
+
+
+topology = topology_commands()
+manifest = manifest_commands()

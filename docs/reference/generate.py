@@ -1,0 +1,100 @@
+"""Writes the generated pages of this folder: ``python docs/reference/generate.py``. A test compares them with the code."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from aws_transport.transport import CAPABILITIES as AWS
+from local_transport.transport import CAPABILITIES as DATABASE
+from towpath.cli.main import build_app
+from towpath.ports import Capability
+
+FOLDER = Path(__file__).parent
+
+MEANINGS: dict[Capability, str] = {
+    "ordered": "the deliveries of a partition key come one after another, in the order of their publishing",
+    "exclusive_backoff_holds_key": "a delivery in back-off keeps others of its exclusive key waiting",
+    "expired_lease_backs_off": "a delivery whose lease ran out comes again after the back-off, not at once",
+    "detects_duplicate_id": "publishing a message id again answers `duplicate` or `MessageIdConflict`",
+    "keeps_progress": "a heartbeat's percent, note and checkpoint are kept for the next attempt",
+    "pause_at_once": "pausing a subscription stops the next claim",
+    "cancel_pending": "a delivery that waits can be cancelled",
+    "cancel_in_flight": "a delivery under way can be cancelled, and its handler is told",
+    "list_partitions": "partition keys can be listed with their states",
+    "release_refunds_attempt": "a delivery given back unfinished does not lose an attempt",
+    "expires_leases_itself": "a lease that runs out on the last attempt makes the delivery dead without another run",
+    "counts_completions": "completed deliveries are counted",
+    "delay": "`deliver_after` is kept",
+    "exact_backlog": "the counts of `towpath stats` are exact",
+}
+
+
+def transports_page() -> str:
+    """The capability matrix, from the sets that the transports declare."""
+    lines = [
+        "# Transports",
+        "",
+        "What each transport can do now. An Ordered subscription on AWS is refused by `towpath topology check`; one with",
+        "partition keys on a database can be published to, and no worker serves it yet.",
+        "",
+        "| capability | meaning | database | AWS |",
+        "|---|---|---|---|",
+    ]
+    for name in typing.get_args(Capability):
+        cells = ("yes" if name in supported else "–" for supported in (DATABASE, AWS))
+        lines.append(f"| `{name}` | {MEANINGS[name]} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def command_line_page() -> str:
+    """Every command with its help and its options, from the command line itself."""
+    lines = [
+        "# Command line",
+        "",
+        "Tables are for people; `--json`, where a command has it, is for programs. Exit 0 is success, 1 a failure or a",
+        "finding, 2 wrong use or a topology with mistakes. A failure is one sentence; `towpath --debug` shows its traceback.",
+        "The transport comes from `--transport` or `TOWPATH_TRANSPORT`, the manifest from `--manifest` or",
+        "`TOWPATH_MANIFEST`, the bindings from `--bindings` or `TOWPATH_BINDINGS`.",
+    ]
+    for path, command in _commands("towpath", get_command(build_app())):
+        lines += ["", f"## `{path}`", "", *_paragraphs(command.help or "")]
+        rows = [row for parameter in command.params if (row := _row(parameter))]
+        if rows:
+            lines += ["", "| | default | |", "|---|---|---|", *rows]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    if not hasattr(command, "list_commands"):
+        yield path, command
+        return
+    for name in command.list_commands(None):
+        yield from _commands(f"{path} {name}", command.get_command(None, name))
+
+
+def _paragraphs(text: str) -> list[str]:
+    text = re.sub(r"\s*Example: (.*?)\s*$", r"\n\n`\1`", text.replace("\n", " ").replace("\f", ""), flags=re.DOTALL)
+    return re.sub(r" {2,}", "\n\n", text.strip()).splitlines()
+
+
+def _row(parameter: Any) -> str | None:
+    if parameter.name in ("help", "install_completion", "show_completion"):
+        return None
+    is_option = parameter.param_type_name == "option"
+    names = ", ".join(parameter.opts) if is_option else parameter.name.upper()
+    default = parameter.default
+    shown = "required" if parameter.required else "" if default in (None, False) or callable(default) else f"`{default}`"
+    return f"| `{names}` | {shown} | {(parameter.help or '').replace('|', '&#124;')} |"
+
+
+PAGES = {"transports.md": transports_page, "command-line.md": command_line_page}
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")
