@@ -16,7 +16,7 @@ from sqlalchemy.sql.selectable import FromClause
 from local_transport.applied import AppliedSubscription
 from local_transport.connections import Database
 from local_transport.details import ended_by_lease
-from local_transport.dialects.columns import Later, Moment, Now, moment
+from local_transport.dialects.columns import LIMIT, Later, Moment, Now, moment
 from local_transport.dialects.port import Change
 from local_transport.tables import delivery, delivery_detail, message, subscription, topic
 from towpath.backoff import Random
@@ -86,7 +86,7 @@ class Claims:
         due = (
             _due(delivery.c.message_ordinal)
             .order_by(delivery.c.due_at)
-            .limit(sa.bindparam("limit", type_=sa.Integer()))
+            .limit(LIMIT)
             .with_for_update(skip_locked=True, of=delivery)
             .cte("due")
         )

@@ -13,7 +13,7 @@ from sqlalchemy.sql.selectable import FromClause
 from local_transport.claims import delivery_id
 from local_transport.connections import Database
 from local_transport.details import ATTEMPTS_EXCEEDED, ended_by_lease
-from local_transport.dialects.columns import Now, moment
+from local_transport.dialects.columns import LIMIT, Now, moment
 from local_transport.dialects.port import Change, Rows
 from local_transport.tables import delivery, subscription, tally
 
@@ -68,7 +68,7 @@ def _end_last_attempts() -> UpdateBase:
         sa.select(held.message_ordinal, held.subscription_id)
         .where(held.ends_at <= moment(), held.state == "leased", ~held.cancel_requested)
         .order_by(held.ends_at)
-        .limit(sa.bindparam("limit", type_=sa.Integer()))
+        .limit(LIMIT)
         .with_for_update(skip_locked=True)
         .cte("over_now")
     )
@@ -79,7 +79,7 @@ def _end_last_attempts() -> UpdateBase:
 
 
 def _take_tally() -> UpdateBase:
-    oldest = sa.select(tally.c.id).order_by(tally.c.id).limit(sa.bindparam("limit", type_=sa.Integer()))
+    oldest = sa.select(tally.c.id).order_by(tally.c.id).limit(LIMIT)
     taken = sa.delete(tally).where(tally.c.id.in_(oldest))
     return taken.returning(tally.c.subscription_id, tally.c.outcome, tally.c.amount)
 

@@ -73,6 +73,11 @@ def only_where(condition: str) -> dict[str, Any]:
     return {"postgresql_where": sa.text(condition), "sqlite_where": sa.text(condition)}
 
 
+# How many rows at most, in the statement's text: a server that plans a prepared statement for any values takes a
+# parameter here for a tenth of the table, and then reads the whole table.
+LIMIT: Final = sa.bindparam("limit", type_=sa.Integer(), literal_execute=True)
+
+
 # --- The database's clock ----------------------------------------------------------------------------------------
 
 

@@ -64,6 +64,9 @@ class PostgreSql:
     makes_own_schema = False
     looks_before_it_locks = False
 
+    def __init__(self) -> None:
+        self._reads_committed = True  # by default, so that a statement in autocommit does too
+
     def engine(self, url: URL) -> Engine:
         """``prepare_threshold`` in the query is psycopg's: ``none`` turns prepared statements off."""
         arguments: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "towpath"}
@@ -79,13 +82,24 @@ class PostgreSql:
             hide_parameters=True,  # errors must not carry payloads
         )
         _test_idle_connections(engine)
+
+        @event.listens_for(engine, "first_connect")
+        def _look(connection: psycopg.Connection[tuple[str]], _entry: object) -> None:
+            row = connection.execute("SHOW default_transaction_isolation").fetchone()
+            self._reads_committed = row == ("read committed",)
+            connection.rollback()
+
         return engine
 
     @contextmanager
     def changing(self, engine: Engine) -> Iterator[Connection]:
         """A connection in autocommit: a plan is one statement, so it takes one round trip."""
         with engine.connect() as connection:
-            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+            if self._reads_committed:
+                yield connection.execution_options(isolation_level="AUTOCOMMIT")
+                return
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def reading(self, engine: Engine) -> Iterator[Connection]:

@@ -181,8 +181,10 @@ def test_the_isolation_level_is_our_own_whatever_the_database_has_by_default(pos
     with database.writing() as connection:
         connection.execute(sa.text(f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = 'serializable'"))
     database.close()
-    with database.writing() as connection:
-        assert connection.scalar(sa.text("SHOW transaction_isolation")) == "read committed"
+    database = Database(postgres_url)
+    for opened in (database.reading, database.changing, database.writing):
+        with opened() as connection:
+            assert connection.scalar(sa.text("SHOW transaction_isolation")) == "read committed"
     database.close()
 
 

@@ -1,0 +1,166 @@
+"""The plans of the hot statements on PostgreSQL: the index is used, whatever the backlog is."""
+
+import re
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from local_transport.connections import Database
+from local_transport.schema import upgrade
+from tests.servers.topologies import on_database
+from towpath import NewMessage, connect
+from towpath.settlement import Completion, Failure, Release, Retrial
+
+NOW = timedelta(0)
+WAITING = 100_000
+
+
+@pytest.fixture
+def crowded(postgres_url):
+    """A transport on PostgreSQL with 100,000 waiting deliveries, half of them not due for an hour."""
+    database = Database(postgres_url)
+    upgrade(database)
+    transport = connect(postgres_url)
+    transport.apply(
+        on_database({"documents": {}}, {"convert": {"topic": "documents"}, "other": {"topic": "documents"}})
+    )
+    transport.policies()
+    convert, other = (transport._reader.last.subscriptions[name].id for name in ("convert", "other"))
+    with database.writing() as connection:
+        connection.execute(
+            sa.text(
+                """INSERT INTO towpath_message (id, published_at, topic_id, body)
+                   SELECT gen_random_uuid(), clock_timestamp(), 1, '{}' FROM generate_series(1, :n)"""
+            ),
+            {"n": WAITING},
+        )
+        connection.execute(
+            sa.text(
+                """INSERT INTO towpath_delivery (message_ordinal, subscription_id, due_at)
+                   SELECT ordinal, CASE WHEN ordinal % 4 = 0 THEN CAST(:other AS int) ELSE CAST(:convert AS int) END,
+                          clock_timestamp() + CASE WHEN ordinal % 2 = 0 THEN interval '1 hour' ELSE interval '0' END
+                   FROM towpath_message"""
+            ),
+            {"convert": convert, "other": other},
+        )
+    with database.reading() as connection:
+        connection.execute(sa.text("ANALYZE"))
+    yield transport, database
+    transport.close()
+    database.close()
+
+
+@pytest.fixture
+def explained(crowded):
+    """Runs something and gives the plans of the statements that it sent."""
+    transport, _ = crowded
+    engine, plans = transport._database.engine, []
+
+    @sa.event.listens_for(engine, "before_cursor_execute", retval=True)
+    def explain(connection, cursor, statement, parameters, context, executemany):
+        if "towpath_delivery" in statement and not statement.startswith("EXPLAIN"):
+            cursor.execute(f"EXPLAIN {statement}", parameters)
+            plans.append("\n".join(row[0] for row in cursor.fetchall()))
+        return statement, parameters
+
+    def run(action):
+        plans.clear()
+        found = action()
+        return found, list(plans)
+
+    return run
+
+
+def assert_uses(plan, index):
+    assert index in plan, plan
+    assert not re.search(r"Seq Scan on towpath_(delivery|message)( |$)", plan, re.MULTILINE), plan
+
+
+def test_a_claim_walks_the_index_of_due_deliveries(crowded, explained):
+    transport, _ = crowded
+    consumer = transport.consumer("convert")
+    deliveries, (plan,) = explained(lambda: consumer.receive(50, NOW))
+    assert len(deliveries) == 50
+    assert_uses(plan, "Index Scan using towpath_delivery_due")
+    assert re.search(r"Index Cond: .*subscription_id = .*due_at <= ", plan)  # the time too, and not as a filter
+    assert "Sort Key: towpath_delivery.due_at" not in plan
+
+
+def test_the_plan_is_the_same_when_the_server_plans_a_prepared_statement_for_any_values(crowded, postgres_url):
+    plans = []
+    transport = connect(f"{postgres_url}?prepare_threshold=0")
+
+    @sa.event.listens_for(transport._database.engine, "connect")
+    def explain_everything(connection, _entry):
+        for statement in (
+            "LOAD 'auto_explain'",
+            "SET auto_explain.log_min_duration = 0",
+            "SET auto_explain.log_level = notice",
+            "SET plan_cache_mode = force_generic_plan",
+        ):
+            connection.execute(statement)
+        connection.commit()
+        connection.add_notice_handler(lambda notice: plans.append(notice.message_primary))
+
+    transport._database.engine.dispose()
+    consumer = transport.consumer("convert")
+    batch = [Completion(delivery=held) for held in consumer.receive(50, NOW)]
+    consumer.complete(batch)
+    transport.close()
+    claim, complete = [plan for plan in plans if "on towpath_delivery" in plan]
+    assert re.search(r"Index Cond: .*subscription_id = \(?\$\d+", claim), claim  # planned without the values
+    assert_uses(claim, "Index Scan using towpath_delivery_due")
+    assert_uses(complete, "Index Scan using towpath_delivery_pkey")
+
+
+def test_a_claim_reads_few_pages_however_many_deliveries_wait(crowded):
+    transport, database = crowded
+    consumer = transport.consumer("convert")
+    consumer.receive(50, NOW)
+    with database.writing() as connection:  # everything that is due is gone: an idle poll
+        connection.execute(sa.text("UPDATE towpath_delivery SET due_at = due_at + interval '1 hour'"))
+    with database.reading() as connection:
+        connection.execute(sa.text("VACUUM ANALYZE towpath_delivery"))
+    before = _index_entries(database)
+    assert consumer.receive(50, NOW) == []
+    assert _index_entries(database) - before < 100
+
+
+def _index_entries(database):
+    """How many entries of the due index were read so far, as the server counts them."""
+    with database.reading() as connection:
+        connection.execute(sa.text("SELECT pg_stat_clear_snapshot()"))
+        query = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'towpath_delivery_due'"
+        return connection.scalar(sa.text(query))
+
+
+@pytest.mark.parametrize("how", ["complete", "retry", "release"])
+def test_settling_a_batch_finds_each_delivery_by_its_key(crowded, explained, how):
+    transport, _ = crowded
+    consumer = transport.consumer("convert")
+    failure = Failure(type="E", message="m")
+    make = {
+        "complete": lambda held: Completion(delivery=held),
+        "retry": lambda held: Retrial(delivery=held, delay=NOW, failure=failure),
+        "release": lambda held: Release(delivery=held),
+    }[how]
+    batch = [make(held) for held in consumer.receive(50, NOW)]
+    results, (plan,) = explained(lambda: getattr(consumer, how)(batch))
+    assert len(results) == 50
+    assert_uses(plan, "towpath_delivery_pkey")
+
+
+def test_a_publish_scans_no_table(crowded, explained):
+    transport, _ = crowded
+    _, plans = explained(lambda: transport.publish("documents", [NewMessage(payload=i) for i in range(100)]))
+    assert len(plans) == 1
+    assert "Seq Scan" not in plans[0]
+
+
+def test_dead_letters_and_the_sweep_have_indexes_of_their_own(crowded, explained):
+    transport, _ = crowded
+    _, (listing,) = explained(lambda: transport.operator().dead_letters("convert", 50))
+    assert_uses(listing, "towpath_delivery_dead")
+    _, (sweep,) = explained(transport.sweep)
+    assert_uses(sweep, "towpath_delivery_ending")
