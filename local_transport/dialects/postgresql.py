@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Connection, Engine
@@ -82,6 +83,10 @@ class PostgreSql:
             hide_parameters=True,  # errors must not carry payloads
         )
         _test_idle_connections(engine)
+
+        @event.listens_for(engine, "connect")
+        def _prepare(connection: psycopg.Connection[Any], _entry: object) -> None:
+            connection.adapters.register_dumper(list, ListBinaryDumper)  # as text, every quote in a body is escaped
 
         @event.listens_for(engine, "first_connect")
         def _look(connection: psycopg.Connection[tuple[str]], _entry: object) -> None:

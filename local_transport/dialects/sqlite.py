@@ -39,7 +39,9 @@ class _JsonBatch:
             sa.type_coerce(sa.func.json_extract(each.c.value, sa.literal_column(f"'$[{i}]'")), kind).label(column)
             for i, (column, kind) in enumerate(columns.items())
         ]
-        self.rows: FromClause = sa.select(*values).select_from(each).subquery(name)
+        rows = sa.select(*values).select_from(each)
+        # Materialized, or a join would parse every row of JSON again for every row of the other side.
+        self.rows: FromClause = rows.cte(name).prefix_with("MATERIALIZED")
 
     def bind(self, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
         text = json.dumps([list(row) for row in rows], ensure_ascii=False, separators=(",", ":"), default=milliseconds)
