@@ -7,6 +7,7 @@ import argparse
 import hashlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -213,6 +214,7 @@ def main() -> None:
     if parser.parse_args().install:
         install()
         return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clear up as after Ctrl-C
     with private_localstack() as endpoint:
         print(f"export {ENDPOINT_VARIABLE}={endpoint}   # Ctrl-C stops it", flush=True)
         while True:
