@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random as system_random
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
@@ -11,7 +14,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from local_transport.dialects import Dialect, dialect_of
+from towpath.backoff import Random
 from towpath.errors import SchemaOutdated, TransportUnavailable, UnknownTransport
+
+ResultT = TypeVar("ResultT")
+
+_TRIES: Final = 3
+_PAUSE_SECONDS: Final = 0.05
 
 
 class Conflicted(TransportUnavailable):
@@ -82,6 +91,19 @@ class Database:
             return Conflicted(text)
         lost = isinstance(error, DBAPIError) and error.connection_invalidated
         return TransportUnavailable(text) if lost or self.dialect.is_trouble(cause) else error
+
+
+def run_again(transaction: Callable[[], ResultT], random: Random = system_random.random) -> ResultT:
+    """Run ``transaction``, and again after a short pause while it is refused because of another one.
+
+    Raises ``Conflicted`` when the last of three tries is refused, and what else ``transaction`` raises.
+    """
+    for attempt in range(1, _TRIES):
+        try:
+            return transaction()
+        except Conflicted:
+            time.sleep(random() * _PAUSE_SECONDS * attempt)
+    return transaction()
 
 
 def upgrade_command(label: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random as system_random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final
@@ -13,18 +11,16 @@ from sqlalchemy.engine import Connection
 
 from local_transport.applied import AppliedSubscription, AppliedTopic, TopologyReader
 from local_transport.checking import Checked, Draft, check, comparable, rejection
-from local_transport.connections import Conflicted, Database
+from local_transport.connections import Database, run_again
 from local_transport.deduplication import Deduplicator, Keyed
 from local_transport.dialects import Dialect
 from local_transport.dialects.columns import MESSAGE_ID, Moment, Now, moment
 from local_transport.dialects.port import Columns
 from local_transport.tables import delivery, message
-from towpath.backoff import Random
 from towpath.envelope import Sources
 from towpath.errors import TransportUnavailable
 from towpath.message import NewMessage, PublishError, PublishResult
 
-_TRIES: Final = 3  # of a transaction that was refused because of another one
 _ROWS: Final = 1_000  # in one statement, and
 _BYTES: Final = 4_000_000  # of bodies, so that a call of any size needs only so much memory at once
 
@@ -38,14 +34,12 @@ class DatabasePublisher:
         reader: TopologyReader,
         sources: Sources,
         published: Callable[[], None],
-        random: Random = system_random.random,
     ) -> None:
         """``published`` is called after messages became visible."""
         self._database = database
         self._reader = reader
         self._sources = sources
         self._published = published
-        self._random = random
         self._writer = _Writer(database.dialect)
 
     def publish(
@@ -70,18 +64,15 @@ class DatabasePublisher:
         return results
 
     def _publish(self, checked: Checked) -> list[PublishResult]:
-        for attempt in range(1, _TRIES + 1):
-            try:
-                with self._database.writing() as connection:
-                    self._database.dialect.share_topology(connection)
-                    return self._write(connection, checked)
-            except Conflicted as error:
-                if attempt == _TRIES:
-                    return _unavailable(checked, error)
-                time.sleep(self._random() * 0.05 * attempt)
-            except TransportUnavailable as error:
-                return _unavailable(checked, error)
-        raise AssertionError("the last try has returned")
+        try:
+            return run_again(lambda: self._publish_once(checked))
+        except TransportUnavailable as error:
+            return _unavailable(checked, error)
+
+    def _publish_once(self, checked: Checked) -> list[PublishResult]:
+        with self._database.writing() as connection:
+            self._database.dialect.share_topology(connection)
+            return self._write(connection, checked)
 
     def _write(self, connection: Connection, checked: Checked) -> list[PublishResult]:
         applied = self._reader.current(connection)

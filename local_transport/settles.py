@@ -18,11 +18,11 @@ import sqlalchemy as sa
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
-from local_transport.connections import Database
+from local_transport.connections import Database, run_again
 from local_transport.details import KEY, failure_texts, kept_text, upsert_details
 from local_transport.dialects import Dialect
 from local_transport.dialects.columns import Later, Now
-from local_transport.dialects.port import Change, Columns
+from local_transport.dialects.port import Change, Columns, Rows
 from local_transport.tables import delivery, delivery_detail, history, tally
 from towpath.context import Progress
 from towpath.errors import TransportUnavailable
@@ -43,7 +43,9 @@ State = Literal["completed", "pending", "leased", "dead", "discarded"]
 _HELD: Final[Columns] = {"ordinal": sa.BigInteger(), "token": sa.Integer()}
 _FAILURE: Final[Columns] = {"error_type": sa.Text(), "error_message": sa.Text(), "error_traceback": sa.Text()}
 _PROGRESS: Final[Columns] = {"percent": sa.Float(), "note": sa.Text(), "checkpoint": sa.Text()}
-_LARGEST: Final = 2**31 - 1
+_LARGEST_ORDINAL: Final = 2**63 - 1
+_LARGEST_TOKEN: Final = 2**31 - 1
+_NOTHING: Final = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,24 +121,30 @@ class _Settle:
         if not settled:
             return []
         proofs = [_proof(held) for held, _ in settled]
-        rows = {proof: (*proof, *values) for proof, (_, values) in zip(proofs, settled, strict=True)}
+        rows: dict[tuple[int, int], tuple[Any, ...]] = {}
+        for proof, (_, values) in zip(proofs, settled, strict=True):
+            rows.setdefault(proof, (*proof, *values))
+        in_order = [rows[proof] for proof in sorted(rows)]  # so that two changes of the same rows rarely cross
+        parameters = self._batch.bind(in_order) | {"subscription": subscription_id}
         try:
-            with self._database.changing() as connection:
-                changed = self._plan.run(
-                    connection, self._batch.bind(rows.values()) | {"subscription": subscription_id}
-                )
+            changed = run_again(lambda: self._change(parameters))
         except TransportUnavailable as error:
             return [Failed(error=str(error)) for _ in settled]
         done = {(row.message_ordinal, row.lease_token) for row in changed}
         return [_answer(proof, done, state) for proof in proofs]
 
+    def _change(self, parameters: Mapping[str, Any]) -> Rows:
+        with self._database.changing() as connection:
+            return self._plan.run(connection, parameters)
+
 
 def _proof(held: Delivery) -> tuple[int, int]:
     """The ordinal and token that the fence compares; what this transport never gave out matches nothing."""
     ordinal, token = held.id.partition("-")[0], held.lease_token
-    if not (ordinal.isdecimal() and token.isdecimal() and int(token) <= _LARGEST):
-        return -1, -1
-    return int(ordinal), int(token)
+    if not (ordinal.isdecimal() and token.isdecimal()):
+        return _NOTHING
+    proof = int(ordinal), int(token)
+    return proof if proof[0] <= _LARGEST_ORDINAL and proof[1] <= _LARGEST_TOKEN else _NOTHING
 
 
 def _answer(proof: tuple[int, int], done: set[tuple[int, int]], state: State) -> SettleResult:

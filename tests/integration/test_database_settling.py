@@ -125,7 +125,8 @@ def test_another_subscriptions_consumer_cannot_settle(transport, consumer, how):
 def test_proofs_that_were_never_given_out_are_lost_leases(transport, consumer, how):
     (held,) = received(transport, consumer)
     forged = [replace(held, lease_token=token) for token in ("", "nonsense", "99999999999999", "-1", "²")]
-    assert settled(consumer, how, *forged, replace(held, id="x")) == [LeaseLost()] * 6
+    forged += [replace(held, id=forged_id) for forged_id in ("", "x", "9" * 40 + "-1")]
+    assert settled(consumer, how, *forged) == [LeaseLost()] * 8
 
 
 @pytest.mark.parametrize("how", [how for how in SETTLES if how != "extend"])

@@ -205,6 +205,32 @@ def test_a_publisher_waits_for_a_rivals_open_transaction_on_its_key(on_postgresq
     theirs.close()
 
 
+def test_a_deadlock_with_somebody_else_is_tried_again(on_postgresql, postgres_url):
+    on_postgresql.publish("documents", [NewMessage(payload=1), NewMessage(payload=2)])
+    theirs, results = Database(postgres_url), []
+    with theirs.writing() as connection:
+        name = sa.make_url(postgres_url).database
+        connection.execute(sa.text(f"ALTER DATABASE \"{name}\" SET deadlock_timeout = '100ms'"))
+    on_postgresql._database.engine.dispose()
+    consumer = on_postgresql.consumer("convert")
+    first, second = consumer.receive(2, NOW)
+    lock = sa.text("SELECT 1 FROM towpath_delivery WHERE message_ordinal = :ordinal FOR UPDATE")
+    waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    with theirs.writing() as connection:
+        connection.execute(sa.text("SET LOCAL deadlock_timeout = '60s'"))  # so that it is the other one that gives up
+        connection.execute(lock, {"ordinal": int(second.id.partition("-")[0])})
+        batch = [Completion(delivery=first), Completion(delivery=second)]
+        thread = threading.Thread(target=lambda: results.extend(consumer.complete(batch)))
+        thread.start()
+        while not connection.scalar(waiting):
+            time.sleep(0.005)
+        connection.execute(lock, {"ordinal": int(first.id.partition("-")[0])})
+        connection.rollback()
+    thread.join(30)
+    theirs.close()
+    assert results == [Settled(state="completed")] * 2
+
+
 def test_a_cluster_of_the_tests_ends_with_the_process_that_started_it(tmp_path):
     program = "import time\nfrom tests.servers.postgres import private_cluster\n"
     program += "with private_cluster() as url:\n    print(url, flush=True)\n    time.sleep(600)\n"
