@@ -1,0 +1,912 @@
+"""The worker over a fake transport: receiving, running, settling, stopping, and all that can go wrong on the way.
+
+Handlers and fakes meet at events and barriers; a test that waits gives up after ``PATIENCE`` and then fails.
+"""
+
+import asyncio
+import itertools
+import logging
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+
+import pytest
+
+from towpath import Complete, DeadLetter, Message, Retry
+from towpath.backoff import BackOff
+from towpath.errors import HandlerNotFound, SubscriptionNotFound, TransportUnavailable
+from towpath.service import Allowance
+from towpath.settlement import Completion, Delivery, Failed, LeaseLost, Release, Retrial, Settled, SubscriptionPolicy
+from towpath.worker import Counts, Worker, WorkerOptions
+
+PATIENCE = 20.0
+NAME = "documents.convert"
+NUMBERS = itertools.count(1)
+ONCE = WorkerOptions(concurrency=4, once=True)
+
+
+def delivery(number: int, body: str = "{}", subscription: str = NAME) -> Delivery:
+    """Like those of the database: the first claim of each has the token 1."""
+    return Delivery(
+        id=f"d-{number}",
+        subscription=subscription,
+        topic="documents.process",
+        attempt=1,
+        message_id=f"m-{number}",
+        body=body,
+        lease_token="1",
+        received_at=datetime(2026, 1, 31, tzinfo=UTC),
+    )
+
+
+class FakeConsumer:
+    """Hands out what was put in, and remembers how each was settled. ``faults`` are raised by the next receives."""
+
+    def __init__(self):
+        self.ready: deque[Delivery] = deque()
+        self.faults: list[BaseException] = []
+        self.receives: list[tuple[int, timedelta]] = []
+        self.calls: list[tuple[str, list[str]]] = []
+        self.extend_answer = Settled(state="leased")
+        self.answers: dict[str, object] = {}
+        self.on_receive: Callable[[], None] = lambda: None
+        self.on_settle: Callable[[], None] = lambda: None
+        self.closed = False
+        self._changed = threading.Condition()
+
+    def put(self, *deliveries: Delivery) -> None:
+        with self._changed:
+            self.ready.extend(deliveries)
+            self._changed.notify_all()
+
+    def receive(self, limit, wait):
+        assert not self.closed
+        self.receives.append((limit, wait))
+        self.on_receive()
+        if self.faults:
+            raise self.faults.pop(0)
+        with self._changed:  # a wait may end early, so no test waits long for a stop
+            self._changed.wait_for(lambda: self.ready, min(wait.total_seconds(), 0.02))
+            return [self.ready.popleft() for _ in range(min(limit, len(self.ready)))]
+
+    def extend(self, extensions):
+        return [self.extend_answer] * len(extensions)
+
+    def _settle(self, kind, decisions, state):
+        assert not self.closed
+        self.on_settle()
+        self.calls.append((kind, [decision.delivery.id for decision in decisions]))
+        answers = [self.answers.get(decision.delivery.id, Settled(state=state)) for decision in decisions]
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    def complete(self, completions: list[Completion]):
+        return self._settle("complete", completions, "completed")
+
+    def retry(self, retrials: list[Retrial]):
+        answers = self._settle("retry", retrials, "pending")
+        again = [replace(r.delivery, attempt=r.delivery.attempt + 1) for r in retrials if r.delay == timedelta(0)]
+        self.put(*again)
+        return answers
+
+    def dead_letter(self, letters):
+        return self._settle("dead_letter", letters, "dead")
+
+    def discard(self, discards):
+        return self._settle("discard", discards, "discarded")
+
+    def release(self, releases: list[Release]):
+        return self._settle("release", releases, "pending")
+
+    def close(self):
+        self.closed = True
+
+    @property
+    def settled(self) -> list[tuple[str, str]]:
+        return sorted((kind, one) for kind, ids in self.calls for one in ids)
+
+
+class FakeTransport:
+    """Serves the subscriptions of the given handlers."""
+
+    capabilities = frozenset({"exact_backlog"})
+
+    def __init__(self, policies: dict[str, SubscriptionPolicy]):
+        self._policies = policies
+        self.consumers = {name: FakeConsumer() for name in policies}
+        self.consumers_asked_for: list[str] = []
+
+    def policies(self):
+        return self._policies
+
+    def consumer(self, subscription):
+        self.consumers_asked_for.append(subscription)
+        return self.consumers[subscription]
+
+    def publish(self, topic, messages, *, connection=None):
+        return []
+
+
+class SweptTransport(FakeTransport):
+    """A transport with housekeeping to do."""
+
+    def __init__(self, policies):
+        super().__init__(policies)
+        self.swept = threading.Event()
+        self.fault: Exception | None = None
+        self.on_sweep: Callable[[], None] = lambda: None
+
+    def sweep(self):
+        self.on_sweep()
+        self.swept.set()
+        if self.fault is not None:
+            raise self.fault
+        return 0
+
+
+@pytest.fixture
+def path_to() -> Iterator[Callable[[Callable], str]]:
+    """Makes a function one that can be imported, and answers its path."""
+    made = []
+
+    def importable(function: Callable) -> str:
+        module = ModuleType(f"handlers_of_test_worker_{next(NUMBERS)}")
+        module.process = function
+        sys.modules[module.__name__] = module
+        made.append(module.__name__)
+        return f"{module.__name__}:process"
+
+    yield importable
+    for name in made:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def serving(path_to) -> Callable[..., FakeTransport]:
+    """A fake transport with one subscription for each handler."""
+
+    def build(*handlers: Callable, kind: type[FakeTransport] = FakeTransport, **policy) -> FakeTransport:
+        names = [NAME, *(f"{NAME}.{i}" for i in range(2, len(handlers) + 1))]
+        known = {"topic": "documents.process", "backoff": BackOff(base_seconds=0), "max_attempts": 3}
+        return kind(
+            {
+                name: SubscriptionPolicy(subscription=name, handler=path_to(handler), **(known | policy))
+                for name, handler in zip(names, handlers, strict=True)
+            }
+        )
+
+    return build
+
+
+def run(transport: FakeTransport, options: WorkerOptions = ONCE) -> Counts:
+    return Worker(transport, list(transport.policies()), options).run()
+
+
+@contextmanager
+def running(transport: FakeTransport, options: WorkerOptions) -> Iterator[tuple[Worker, "Future[Counts]"]]:
+    """A worker in a thread of its own. It is aborted at the end, whatever happened."""
+    worker = Worker(transport, list(transport.policies()), options)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(worker.run)
+        try:
+            yield worker, future
+        finally:
+            worker.abort()
+
+
+def eventually(condition: Callable[[], object]) -> bool:
+    """Whether ``condition`` comes true in time."""
+    looked = threading.Event()
+    return any(condition() or looked.wait(0.01) for _ in range(int(100 * PATIENCE)))
+
+
+def names_of_threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith((NAME, "towpath"))}
+
+
+def completes(message, context):
+    return Complete()
+
+
+# --- Once ------------------------------------------------------------------------------------------------------
+
+
+def test_once_handles_what_is_due_and_ends(serving):
+    transport = serving(completes)
+    consumer = transport.consumers[NAME]
+    consumer.put(*(delivery(i) for i in range(20)))
+    counts = run(transport)
+    assert counts == Counts(received=20, states={"completed": 20})
+    assert consumer.settled == sorted(("complete", f"d-{i}") for i in range(20))
+    assert consumer.closed
+
+
+def test_once_with_nothing_due_ends_at_once_and_asks_without_waiting(serving):
+    transport = serving(completes)
+    assert run(transport) == Counts()
+    assert transport.consumers[NAME].receives == [(4, timedelta(0))]
+
+
+def test_once_polls_for_a_second_where_the_transport_cannot_say_exactly_what_is_due(serving):
+    transport = serving(completes)
+    transport.capabilities = frozenset()
+    run(transport)
+    assert transport.consumers[NAME].receives == [(4, timedelta(seconds=1))]
+
+
+def test_once_handles_what_a_running_handler_makes_due(serving):
+    seen = []
+
+    def process(message, context):
+        seen.append(context.delivery_id)
+        if context.delivery_id == "d-1":
+            transport.consumers[NAME].put(delivery(2))
+
+    transport = serving(process)
+    transport.consumers[NAME].put(delivery(1))
+    assert run(transport).received == 2
+    assert seen == ["d-1", "d-2"]
+
+
+def test_once_waits_for_a_handler_and_does_not_ask_without_pause_meanwhile(serving):
+    go_on, seen = threading.Event(), []
+
+    def process(message, context):
+        seen.append(go_on.wait(PATIENCE))
+
+    transport = serving(process)
+    consumer = transport.consumers[NAME]
+    consumer.put(delivery(1))
+    with running(transport, ONCE) as (_, future):
+        assert eventually(lambda: len(consumer.receives) >= 3)
+        before = len(consumer.receives)
+        threading.Event().wait(0.3)
+        asked = len(consumer.receives) - before
+        assert not future.done()
+        go_on.set()
+        assert future.result(PATIENCE).states == {"completed": 1}
+    assert 1 <= asked <= 8
+    assert seen == [True]
+
+
+def test_once_handles_a_delivery_again_that_is_retried_at_once(serving):
+    attempts = []
+
+    def process(message, context):
+        attempts.append(context.attempt)
+        return Retry(after=0) if context.attempt < 3 else Complete()
+
+    transport = serving(process)
+    for round_ in range(5):  # it must not end between the last look and the settle
+        attempts.clear()
+        transport.consumers[NAME] = FakeConsumer()
+        transport.consumers[NAME].put(delivery(round_))
+        assert run(transport).states == {"pending": 2, "completed": 1}
+        assert attempts == [1, 2, 3]
+
+
+def test_deliveries_with_equal_tokens_are_each_waited_for(serving):
+    go_on, quick = threading.Event(), threading.Event()
+
+    def process(message, context):
+        if context.delivery_id == "d-1":
+            go_on.wait(PATIENCE)
+        else:
+            quick.set()
+
+    transport = serving(process)
+    consumer = transport.consumers[NAME]
+    consumer.put(delivery(1), delivery(2))
+    with running(transport, ONCE) as (_, future):
+        assert eventually(lambda: ("complete", "d-2") in consumer.settled)
+        before = len(consumer.receives)
+        assert eventually(lambda: len(consumer.receives) > before + 2)
+        assert not future.done()
+        go_on.set()
+        assert future.result(PATIENCE).states == {"completed": 2}
+
+
+# --- How much is claimed ---------------------------------------------------------------------------------------
+
+
+def test_no_more_is_asked_for_than_threads_are_free(serving):
+    go_on = threading.Event()
+
+    def process(message, context):
+        go_on.wait(PATIENCE)
+
+    transport = serving(process)
+    consumer = transport.consumers[NAME]
+    consumer.put(*(delivery(i) for i in range(3)))
+    with running(transport, replace(ONCE, concurrency=5)) as (_, future):
+        assert eventually(lambda: len(consumer.receives) >= 2)
+        assert [limit for limit, _ in consumer.receives[:2]] == [5, 2]
+        consumer.put(*(delivery(i) for i in range(3, 9)))
+        assert eventually(lambda: not consumer.ready or len(consumer.ready) == 4)
+        go_on.set()
+        assert future.result(PATIENCE).received == 9
+
+
+def test_as_many_handlers_run_beside_each_other_as_threads_are_allowed(serving):
+    line = threading.Barrier(6)
+
+    def process(message, context):
+        line.wait(PATIENCE)
+
+    transport = serving(process)
+    transport.consumers[NAME].put(*(delivery(i) for i in range(12)))
+    assert run(transport, replace(ONCE, concurrency=6)).states == {"completed": 12}
+
+
+def test_max_claims_at_most_so_many_and_ends(serving):
+    transport = serving(completes)
+    consumer = transport.consumers[NAME]
+    consumer.put(*(delivery(i) for i in range(10)))
+    assert run(transport, WorkerOptions(concurrency=4, max_deliveries=7)).received == 7
+    assert len(consumer.ready) == 3
+    assert sum(limit for limit, _ in consumer.receives[:1]) == 4
+
+
+def test_max_counts_over_all_subscriptions(serving):
+    transport = serving(completes, completes)
+    for name, consumer in transport.consumers.items():
+        consumer.put(*(delivery(i, subscription=name) for i in range(10)))
+    counts = run(transport, WorkerOptions(concurrency=4, max_deliveries=5))
+    assert counts.received == 5
+    assert sum(len(consumer.ready) for consumer in transport.consumers.values()) == 15
+
+
+def test_max_is_reached_though_one_subscription_has_nothing(serving):
+    transport = serving(completes, completes)
+    transport.consumers[NAME].put(*(delivery(i) for i in range(10)))
+    assert run(transport, WorkerOptions(concurrency=4, max_deliveries=5)).received == 5
+
+
+def test_max_waits_for_its_handlers_as_long_as_they_run(serving):
+    go_on, seen = threading.Event(), []
+
+    def process(message, context):
+        go_on.wait(PATIENCE)
+        seen.append(context.abort_reason)
+
+    transport = serving(process)
+    transport.consumers[NAME].put(delivery(1), delivery(2))
+    with running(transport, WorkerOptions(concurrency=4, max_deliveries=1, drain=timedelta(0))) as (_, future):
+        assert eventually(lambda: transport.consumers[NAME].receives)
+        threading.Event().wait(0.2)
+        assert not future.done()
+        go_on.set()
+        assert future.result(PATIENCE) == Counts(received=1, states={"completed": 1})
+    assert seen == [None]
+    assert len(transport.consumers[NAME].ready) == 1
+
+
+def test_an_allowance_of_claims_is_never_overdrawn():
+    allowance = Allowance(5)
+    assert [allowance.take(3), allowance.take(3), allowance.take(3)] == [3, 2, 0]
+    assert not allowance.used_up
+    allowance.made(3, 1)
+    assert allowance.take(9) == 2
+    allowance.made(2, 2)
+    allowance.made(2, 2)
+    assert allowance.used_up
+    assert allowance.take(1) == 0
+
+
+def test_an_allowance_without_a_limit_grants_everything():
+    allowance = Allowance(None)
+    assert allowance.take(1_000) == 1_000
+    allowance.made(1_000, 1_000)
+    assert not allowance.used_up
+
+
+def test_an_idle_worker_ends_after_so_long_with_nothing_to_do(serving):
+    transport = serving(completes)
+    transport.consumers[NAME].put(delivery(1))
+    began = time.monotonic()
+    assert run(transport, WorkerOptions(idle_exit=timedelta(seconds=0.2))).received == 1
+    assert time.monotonic() - began >= 0.2
+
+
+def test_a_worker_is_not_idle_while_a_handler_runs(serving):
+    go_on, ended = threading.Event(), []
+
+    def process(message, context):
+        go_on.wait(PATIENCE)
+        ended.append(time.monotonic())
+
+    transport = serving(process)
+    transport.consumers[NAME].put(delivery(1))
+    with running(transport, WorkerOptions(idle_exit=timedelta(seconds=0.3))) as (_, future):
+        threading.Event().wait(0.4)
+        go_on.set()
+        future.result(PATIENCE)
+        assert time.monotonic() - ended[0] >= 0.3
+
+
+# --- Stopping --------------------------------------------------------------------------------------------------
+
+
+def test_after_a_stop_nothing_is_claimed_and_running_handlers_end(serving):
+    started, go_on = threading.Event(), threading.Event()
+
+    def process(message, context):
+        started.set()
+        go_on.wait(PATIENCE)
+
+    transport = serving(process)
+    consumer = transport.consumers[NAME]
+    consumer.put(delivery(1))
+    with running(transport, WorkerOptions(concurrency=1)) as (worker, future):
+        assert started.wait(PATIENCE)
+        worker.stop()
+        consumer.put(delivery(2))
+        go_on.set()
+        assert future.result(PATIENCE) == Counts(received=1, states={"completed": 1})
+    assert [waiting.id for waiting in consumer.ready] == ["d-2"]
+
+
+def test_a_worker_that_was_stopped_before_it_ran_claims_nothing(serving):
+    transport = serving(completes)
+    transport.consumers[NAME].put(delivery(1))
+    worker = Worker(transport, [NAME], WorkerOptions())
+    worker.stop()
+    assert worker.run() == Counts()
+    assert transport.consumers[NAME].receives == []
+
+
+def test_what_a_receive_still_brings_after_a_stop_is_released_unrun(serving):
+    ran = []
+    transport = serving(lambda message, context: ran.append(message))
+    consumer = transport.consumers[NAME]
+    worker = Worker(transport, [NAME], WorkerOptions())
+    consumer.on_receive = worker.stop
+    consumer.put(delivery(1), delivery(2))
+    assert worker.run() == Counts(received=2, states={"pending": 2})
+    assert consumer.settled == [("release", "d-1"), ("release", "d-2")]
+    assert ran == []
+
+
+def aborted_by(started: threading.Event) -> Callable:
+    def process(message, context):
+        started.set()
+        while not context.aborted:
+            threading.Event().wait(0.01)
+        context.check()
+
+    return process
+
+
+def test_handlers_that_outlast_the_drain_are_aborted_and_their_deliveries_released(serving):
+    started = threading.Event()
+    transport = serving(aborted_by(started))
+    transport.consumers[NAME].put(delivery(1))
+    with running(transport, WorkerOptions(drain=timedelta(seconds=0.1))) as (worker, future):
+        assert started.wait(PATIENCE)
+        worker.stop()
+        assert future.result(PATIENCE).states == {"pending": 1}
+    assert transport.consumers[NAME].settled == [("release", "d-1")]
+
+
+def test_a_complete_that_comes_after_the_abort_still_completes(serving):
+    started = threading.Event()
+
+    def process(message, context):
+        started.set()
+        assert eventually(lambda: context.aborted)
+
+    transport = serving(process)
+    transport.consumers[NAME].put(delivery(1))
+    with running(transport, WorkerOptions(drain=timedelta(0))) as (worker, future):
+        assert started.wait(PATIENCE)
+        worker.stop()
+        assert future.result(PATIENCE).states == {"completed": 1}
+
+
+def test_an_abort_does_not_wait_for_the_drain(serving):
+    started = threading.Event()
+    transport = serving(aborted_by(started))
+    transport.consumers[NAME].put(delivery(1))
+    with running(transport, WorkerOptions(drain=timedelta(hours=1))) as (worker, future):
+        assert started.wait(PATIENCE)
+        worker.stop()
+        worker.abort()
+        assert future.result(PATIENCE).states == {"pending": 1}
+
+
+def test_a_handler_that_ignores_its_abort_is_given_up_and_everything_is_settled_once(serving, caplog):
+    """While one handler is given up, the settler still has another's completion in its hands."""
+    begun, go_on, ended, settling, settle_on = (threading.Event() for _ in range(5))
+
+    def process(message, context):
+        if context.delivery_id == "d-2":
+            begun.set()
+            go_on.wait(PATIENCE)
+            ended.set()
+
+    def hold_first():
+        settling.set()
+        settle_on.wait(PATIENCE)
+
+    transport = serving(process)
+    consumer = transport.consumers[NAME]
+    consumer.on_settle = hold_first
+    consumer.put(delivery(1), delivery(2))
+    with running(transport, WorkerOptions(concurrency=2, drain=timedelta(hours=1))) as (worker, future):
+        assert settling.wait(PATIENCE)
+        assert begun.wait(PATIENCE)
+        worker.abort()
+        assert eventually(lambda: "ignores its abort" in caplog.text)
+        settle_on.set()
+        assert future.result(PATIENCE).states == {"completed": 1, "pending": 1}
+    assert consumer.settled == [("complete", "d-1"), ("release", "d-2")]
+    go_on.set()
+    assert ended.wait(PATIENCE)
+    assert eventually(lambda: not {f"{NAME}-handler-0", f"{NAME}-handler-1"} & names_of_threads())
+    assert consumer.settled == [("complete", "d-1"), ("release", "d-2")]
+
+
+def test_an_interrupt_of_the_calling_thread_drains_and_is_raised(serving):
+    def process(message, context):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    transport = serving(process)
+    transport.consumers[NAME].put(delivery(1))
+    with pytest.raises(KeyboardInterrupt):
+        run(transport, WorkerOptions(concurrency=1))
+    assert transport.consumers[NAME].settled == [("complete", "d-1")]
+    assert transport.consumers[NAME].closed
+
+
+# --- What can go wrong -----------------------------------------------------------------------------------------
+
+
+def test_a_transport_that_does_not_answer_is_asked_again(serving, caplog):
+    transport = serving(completes)
+    consumer = transport.consumers[NAME]
+    consumer.faults = [TransportUnavailable("connection refused")]
+    consumer.put(delivery(1))
+    assert run(transport).states == {"completed": 1}
+    assert "cannot receive, trying again in 0.5 s: connection refused" in caplog.text
+
+
+def test_a_stop_cuts_the_pause_after_an_error_short(serving):
+    transport = serving(completes)
+    consumer = transport.consumers[NAME]
+    consumer.faults = [TransportUnavailable("gone")] * 100
+    with running(transport, WorkerOptions()) as (worker, future):
+        assert eventually(lambda: len(consumer.receives) >= 2)
+        began = time.monotonic()
+        worker.stop()
+        assert future.result(PATIENCE) == Counts()
+        assert time.monotonic() - began < 0.9  # the second pause alone is a second long
+
+
+def test_claims_that_an_error_prevented_can_be_made_later(serving):
+    transport = serving(completes)
+    consumer = transport.consumers[NAME]
+    consumer.faults = [TransportUnavailable("gone")]
+    consumer.put(*(delivery(i) for i in range(5)))
+    assert run(transport, WorkerOptions(max_deliveries=3)).received == 3
+
+
+def test_a_fault_of_the_transport_stops_the_worker_after_a_drain_and_is_raised(serving):
+    transport = serving(completes, completes)
+    for name, consumer in transport.consumers.items():
+        consumer.put(delivery(1, subscription=name))
+    transport.consumers[NAME].faults = [KeyError("a bug")]
+    with pytest.raises(KeyError, match="a bug"):
+        run(transport, WorkerOptions())
+    assert all(consumer.closed for consumer in transport.consumers.values())
+
+
+def test_a_handler_that_exits_releases_its_delivery_stops_the_worker_and_is_raised(serving):
+    def process(message, context):
+        if context.delivery_id == "d-1":
+            sys.exit(3)
+
+    transport = serving(process)
+    consumer = transport.consumers[NAME]
+    consumer.put(delivery(1))
+    with pytest.raises(SystemExit) as caught:
+        run(transport, WorkerOptions(concurrency=1))
+    assert caught.value.code == 3
+    assert consumer.settled == [("release", "d-1")]
+    assert consumer.closed
+
+
+def test_the_first_of_several_faults_is_the_one_that_is_raised(serving):
+    codes = iter([3, 4])
+    line = threading.Barrier(2)
+    lock = threading.Lock()
+
+    def process(message, context):
+        line.wait(PATIENCE)
+        with lock:
+            first.append(code := next(codes))
+            sys.exit(code)
+
+    first: list[int] = []
+    transport = serving(process)
+    transport.consumers[NAME].put(delivery(1), delivery(2))
+    with pytest.raises(SystemExit):
+        run(transport, WorkerOptions(concurrency=2))
+    assert transport.consumers[NAME].settled == [("release", "d-1"), ("release", "d-2")]
+
+
+def test_a_fault_of_closing_is_raised_too(serving):
+    transport = serving(completes)
+
+    def broken():
+        raise OSError("cannot close")
+
+    transport.consumers[NAME].close = broken
+    with pytest.raises(OSError, match="cannot close"):
+        run(transport)
+
+
+@pytest.mark.parametrize(
+    ("answer", "states"),
+    [
+        (LeaseLost(), {"lease_lost": 1, "completed": 1}),
+        (Failed(error="no answer"), {"failed": 1, "completed": 1}),
+        (Settled(state="dead"), {"dead": 1, "completed": 1}),
+    ],
+)
+def test_every_answer_of_a_settle_is_counted(serving, answer, states):
+    transport = serving(completes)
+    consumer = transport.consumers[NAME]
+    consumer.answers = {"d-1": answer}
+    consumer.put(delivery(1), delivery(2))
+    assert run(transport).states == states
+
+
+def test_a_settle_that_raises_is_counted_as_failed_and_the_worker_goes_on(serving, caplog):
+    def process(message, context):
+        return DeadLetter("no") if context.delivery_id == "d-1" else Complete()
+
+    transport = serving(process)
+    consumer = transport.consumers[NAME]
+    consumer.answers = {"d-1": ZeroDivisionError("a bug")}
+    consumer.put(delivery(1))
+    assert run(transport).states == {"failed": 1}
+    assert "ZeroDivisionError: a bug" in caplog.text
+    transport.consumers[NAME] = FakeConsumer()
+    transport.consumers[NAME].put(delivery(2))
+    assert run(transport).states == {"completed": 1}
+
+
+def test_what_is_decided_during_a_settle_is_settled_together(serving):
+    settling, settle_on, handled = threading.Event(), threading.Event(), []
+
+    def hold_first():
+        if not settling.is_set():
+            settling.set()
+            settle_on.wait(PATIENCE)
+
+    transport = serving(lambda message, context: handled.append(context.delivery_id))
+    consumer = transport.consumers[NAME]
+    consumer.on_settle = hold_first
+    consumer.put(delivery(0))
+    with running(transport, replace(ONCE, concurrency=2)) as (_, future):
+        assert settling.wait(PATIENCE)
+        consumer.put(*(delivery(i) for i in range(1, 9)))
+        assert eventually(lambda: len(handled) == 9)
+        settle_on.set()
+        assert future.result(PATIENCE).states == {"completed": 9}
+    first, second = consumer.calls[:2]
+    assert first == ("complete", ["d-0"])
+    assert len(second[1]) >= 6  # of the other eight, two at most were still on their way from their threads
+
+
+def test_a_lease_that_is_lost_while_the_handler_runs_aborts_it_and_settles_nothing(serving):
+    reasons = []
+
+    def process(message, context):
+        assert not context.heartbeat(percent=50)
+        reasons.append(context.abort_reason)
+        context.check()
+
+    transport = serving(process)
+    transport.consumers[NAME].extend_answer = LeaseLost()
+    transport.consumers[NAME].put(delivery(1))
+    assert run(transport).states == {"lease_lost": 1}
+    assert reasons == ["lease_lost"]
+    assert transport.consumers[NAME].settled == []
+
+
+def test_leases_are_renewed_while_handlers_run(serving):
+    extended = threading.Event()
+
+    def process(message, context):
+        assert extended.wait(PATIENCE)
+
+    transport = serving(process, lease_seconds=0)
+    consumer = transport.consumers[NAME]
+
+    def extend(extensions):
+        extended.set()
+        return [Settled(state="leased")] * len(extensions)
+
+    consumer.extend = extend
+    consumer.put(delivery(1))
+    assert run(transport).states == {"completed": 1}
+
+
+def test_a_handler_that_runs_too_long_is_aborted_and_retried(serving):
+    def process(message, context):
+        if context.attempt == 1:
+            assert context.remaining() <= timedelta(seconds=0.05)
+            assert eventually(lambda: context.aborted)
+            context.check()
+
+    transport = serving(process, max_processing_seconds=0.05)
+    transport.consumers[NAME].put(delivery(1))
+    assert run(transport).states == {"pending": 1, "completed": 1}
+
+
+# --- Before the first claim ------------------------------------------------------------------------------------
+
+
+def refused(transport: FakeTransport, names: list[str], error: type[Exception]) -> str:
+    with pytest.raises(error) as caught:
+        Worker(transport, names, WorkerOptions())
+    assert transport.consumers_asked_for == []
+    return str(caught.value)
+
+
+def test_a_handler_that_does_not_resolve_claims_nothing(serving):
+    transport = serving(completes, completes)
+    broken = replace(transport.policies()[f"{NAME}.2"], handler="surely.nowhere:process")
+    transport._policies = transport.policies() | {f"{NAME}.2": broken}
+    assert "there is no module 'surely'" in refused(transport, [NAME, f"{NAME}.2"], HandlerNotFound)
+    assert all(consumer.receives == [] for consumer in transport.consumers.values())
+
+
+def test_a_payload_type_that_cannot_be_validated_claims_nothing(serving):
+    class Opaque:
+        """What pydantic knows nothing of."""
+
+    def process(message, context):
+        """Never runs."""
+
+    process.__annotations__["message"] = Message[Opaque]
+    assert "its payload type cannot be validated" in refused(serving(process), [NAME], HandlerNotFound)
+
+
+def test_an_unknown_subscription_claims_nothing_and_the_known_ones_are_named(serving):
+    message = refused(serving(completes), ["documents.convrt"], SubscriptionNotFound)
+    assert message == f"there is no subscription 'documents.convrt'; this transport has {NAME}"
+    assert "this transport has none" in refused(FakeTransport({}), ["a"], SubscriptionNotFound)
+
+
+def test_a_subscription_without_a_handler_claims_nothing(serving):
+    transport = serving(completes)
+    transport._policies = {NAME: replace(transport.policies()[NAME], handler=None)}
+    assert "its host is 'external'" in refused(transport, [NAME], SubscriptionNotFound)
+
+
+def test_a_subscription_named_twice_is_served_once(serving):
+    transport = serving(completes)
+    Worker(transport, [NAME, NAME], WorkerOptions())
+    assert transport.consumers_asked_for == [NAME]
+
+
+def test_a_worker_of_no_subscription_ends_at_once():
+    assert Worker(FakeTransport({}), [], WorkerOptions()).run() == Counts()
+
+
+# --- async -----------------------------------------------------------------------------------------------------
+
+
+def test_coroutines_of_one_thread_share_a_loop_that_is_closed_at_the_end(serving):
+    loops = []
+
+    async def process(message, context):
+        await asyncio.sleep(0)
+        loops.append(asyncio.get_running_loop())
+
+    transport = serving(process)
+    transport.consumers[NAME].put(*(delivery(i) for i in range(3)))
+    assert run(transport, WorkerOptions(concurrency=1, once=True)).states == {"completed": 3}
+    assert len(loops) == 3
+    assert len(set(map(id, loops))) == 1
+    assert loops[0].is_closed()
+
+
+def test_coroutines_of_several_threads_run_beside_each_other(serving):
+    line = threading.Barrier(3)
+
+    async def process(message, context):
+        line.wait(PATIENCE)
+
+    transport = serving(process)
+    transport.consumers[NAME].put(*(delivery(i) for i in range(3)))
+    assert run(transport).states == {"completed": 3}
+
+
+# --- Sweeping, counting, logging -------------------------------------------------------------------------------
+
+
+def test_a_worker_sweeps_a_transport_that_has_housekeeping(serving):
+    transport = serving(completes, kind=SweptTransport)
+    with running(transport, WorkerOptions()) as (worker, future):
+        assert transport.swept.wait(PATIENCE)
+        worker.stop()
+        future.result(PATIENCE)
+
+
+@pytest.mark.parametrize("fault", [TransportUnavailable("locked"), ZeroDivisionError("a bug")])
+def test_a_sweep_that_fails_is_put_off_and_the_worker_goes_on(serving, caplog, fault):
+    transport = serving(completes, kind=SweptTransport)
+    transport.fault = fault
+    with running(transport, WorkerOptions()) as (worker, future):
+        assert transport.swept.wait(PATIENCE)
+        transport.consumers[NAME].put(delivery(1))
+        assert eventually(lambda: worker.counts.states == {"completed": 1})
+        worker.stop()
+        future.result(PATIENCE)
+    assert f"the sweep is put off: {type(fault).__name__}" in caplog.text
+
+
+def test_a_worker_ends_after_its_sweep_has(serving):
+    sweeping, sweep_on, ended = threading.Event(), threading.Event(), []
+    transport = serving(completes, kind=SweptTransport)
+
+    def hold():
+        sweeping.set()
+        sweep_on.wait(PATIENCE)
+        ended.append("sweep")
+
+    transport.on_sweep = hold
+    with running(transport, ONCE) as (_, future):
+        future.add_done_callback(lambda _: ended.append("worker"))
+        assert sweeping.wait(PATIENCE)
+        sweep_on.set()
+        future.result(PATIENCE)
+    assert ended == ["sweep", "worker"]
+
+
+def test_counts_can_be_read_while_the_worker_runs(serving):
+    transport = serving(completes)
+    consumer = transport.consumers[NAME]
+    with running(transport, WorkerOptions()) as (worker, future):
+        for i in range(50):
+            consumer.put(delivery(i))
+            assert worker.counts.received <= i + 1
+        assert eventually(lambda: worker.counts == Counts(received=50, states={"completed": 50}))
+        worker.stop()
+        assert future.result(PATIENCE) == worker.counts
+
+
+def test_one_line_is_logged_for_each_delivery(serving, caplog):
+    caplog.set_level(logging.INFO, "towpath.delivery")
+
+    def process(message, context):
+        return DeadLetter("not for us") if context.delivery_id == "d-2" else None
+
+    transport = serving(process)
+    transport.consumers[NAME].put(delivery(1, '{"secret": 1}'), delivery(2))
+    run(transport)
+    lines = {record.delivery_id: record for record in caplog.records if record.name == "towpath.delivery"}
+    assert {name: record.state for name, record in lines.items()} == {"d-1": "completed", "d-2": "dead"}
+    assert lines["d-2"].reason == "not for us"
+    assert lines["d-1"].duration_ms >= 0
+    assert "secret" not in caplog.text
+
+
+def test_no_thread_is_left_when_a_worker_has_ended(serving):
+    transport = serving(completes, kind=SweptTransport)
+    transport.consumers[NAME].put(*(delivery(i) for i in range(10)))
+    run(transport)
+    assert eventually(lambda: not names_of_threads())

@@ -1,0 +1,341 @@
+"""One subscription's part of a worker: receives, runs handlers on threads, keeps leases, settles in batches, drains."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from towpath.context import Progress
+from towpath.dispatch import Control, Dispatcher
+from towpath.errors import TransportUnavailable
+from towpath.leases import HeldLease, LeaseKeeper
+from towpath.message import utc_now
+from towpath.ports import Transport
+from towpath.settlement import Decision, Delivery, Failed, Release, SettleResult, log_settled, settle
+
+_RECEIVE_WAIT: Final = timedelta(seconds=2)  # also the longest that an idle worker takes to notice a stop
+_SHORT_POLL: Final = timedelta(seconds=1)  # SQS answers a poll without a wait from some of its servers only
+_LOOK_SECONDS: Final = 0.05  # between two looks at whether handlers have ended
+_ERROR_PAUSE_SECONDS: Final = (0.5, 30.0)  # first and longest pause after a transport that does not answer
+_ABORT_GRACE_SECONDS: Final = 5.0  # what a handler gets to notice that it was aborted
+_SETTLE_BATCH: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How a worker runs. ``concurrency`` counts threads for each subscription.
+
+    ``once`` ends the worker when nothing is due; ``max_deliveries`` after so many claims over all subscriptions;
+    ``idle_exit`` after so long with nothing to do. Then handlers that still run may end. ``drain`` is what they get
+    after a stop before they are aborted.
+    """
+
+    concurrency: int = 8
+    drain: timedelta = timedelta(seconds=30)
+    once: bool = False
+    max_deliveries: int | None = None
+    idle_exit: timedelta | None = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was done, by the state each delivery went to. Exact when the worker has ended, a hint before."""
+
+    received: int = 0
+    states: dict[str, int] = field(default_factory=dict)
+
+    def add(self, result: SettleResult) -> None:
+        """Count one answer."""
+        state = getattr(result, "state", "failed" if isinstance(result, Failed) else "lease_lost")
+        self.states[state] = self.states.get(state, 0) + 1
+
+
+class Allowance:
+    """How many deliveries a worker's services may claim between them; ``None`` for any number. Thread-safe."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._asked_for = 0
+        self._claimed = 0
+        self._lock = threading.Lock()
+
+    def take(self, wanted: int) -> int:
+        """Ask for ``wanted`` claims; answers how many may be made. Say by ``made`` how many were."""
+        with self._lock:
+            granted = wanted if self._most is None else min(wanted, self._most - self._claimed - self._asked_for)
+            self._asked_for += granted
+            return granted
+
+    def made(self, granted: int, claimed: int) -> None:
+        """Of ``granted`` claims so many were made; the others can be taken again."""
+        with self._lock:
+            self._asked_for -= granted
+            self._claimed += claimed
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit at all."""
+        return self._most is not None
+
+    @property
+    def used_up(self) -> bool:
+        """Whether all were made."""
+        return self._most is not None and self._claimed >= self._most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What all services of one worker go by: its options, the claims that are left, and the word to stop."""
+
+    options: WorkerOptions
+    allowance: Allowance
+    stopping: threading.Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decided:
+    decision: Decision
+    milliseconds: float
+
+
+class Service:
+    """Serves one subscription until the worker stops or the options say that it is done; then drains."""
+
+    def __init__(self, transport: Transport, dispatcher: Dispatcher, terms: Terms) -> None:
+        self.name = dispatcher.policy.subscription
+        self.counts = Counts()
+        self.fault: BaseException | None = None
+        self.ended = threading.Event()
+        self._dispatcher = dispatcher
+        self._options = terms.options
+        self._allowance = terms.allowance
+        self._stopping = terms.stopping
+        self._aborting = threading.Event()
+        self._log = logging.getLogger("towpath.delivery")
+        self._consumer = transport.consumer(self.name)
+        self._keeper = LeaseKeeper(self._consumer, dispatcher.policy, time.monotonic, self._log)
+        once_wait = timedelta(0) if "exact_backlog" in transport.capabilities else _SHORT_POLL
+        self._wait = once_wait if self._options.once else _RECEIVE_WAIT
+        self._pause = _ERROR_PAUSE_SECONDS[0]
+        self._free = threading.Semaphore(self._options.concurrency)
+        self._waiting: queue.SimpleQueue[HeldLease | None] = queue.SimpleQueue()
+        self._decided: queue.SimpleQueue[_Decided | None] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Receive until stopped or done, then drain. Raises nothing: what went wrong is in ``fault``."""
+        try:
+            with self._stopping_on_fault():
+                self._serve()
+            with self._stopping_on_fault():
+                self._keeper.close()
+                self._consumer.close()
+        finally:
+            self.ended.set()
+
+    def abort(self) -> None:
+        """Ask the running handlers to stop, and wait for them no longer than that takes."""
+        self._aborting.set()
+        self._keeper.abort_all("shutdown")
+
+    def _serve(self) -> None:
+        self._keeper.start()
+        settler = threading.Thread(target=self._settle_all, name=f"{self.name}-settler", daemon=True)
+        settler.start()
+        threads = [
+            threading.Thread(target=self._handle_all, name=f"{self.name}-handler-{i}", daemon=True)
+            for i in range(self._options.concurrency)
+        ]
+        for thread in threads:
+            thread.start()
+        with self._stopping_on_fault():
+            self._receive_all()
+        self._drain(threads)
+        self._decided.put(None)
+        settler.join()
+
+    @contextmanager
+    def _stopping_on_fault(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - kept, and raised by Worker.run after the drain
+            self.fault = self.fault or error
+            self._stopping.set()
+
+    # Receiving
+
+    def _receive_all(self) -> None:
+        idle_since = time.monotonic()
+        while not self._stopping.is_set():
+            busy = self._keeper.busy  # before the receive: what is settled during it may be due again
+            received = self._receive()
+            if received or busy:
+                idle_since = time.monotonic()
+            elif self._is_done(received, idle_since):
+                return
+            if busy and self._options.once and received == []:
+                self._stopping.wait(_LOOK_SECONDS)  # a handler that runs may yet make something due
+
+    def _receive(self) -> list[Delivery] | None:
+        """Fill the free handler threads. ``None`` when nothing was asked for, or no answer came."""
+        free = self._take_free()
+        granted = 0 if self._stopping.is_set() else self._allowance.take(free)  # it may have waited for a free one
+        self._give_back(free - granted)
+        if granted == 0:
+            if free > 0:
+                self._stopping.wait(_LOOK_SECONDS)  # the claims that are left are others' to make
+            return None
+        try:
+            deliveries = self._consumer.receive(granted, self._wait)
+        except TransportUnavailable as error:
+            self._allowance.made(granted, 0)
+            self._give_back(granted)
+            self._log.error("cannot receive, trying again in %.1f s: %s", self._pause, error)
+            self._stopping.wait(self._pause)
+            self._pause = min(self._pause * 2, _ERROR_PAUSE_SECONDS[1])
+            return None
+        self._pause = _ERROR_PAUSE_SECONDS[0]
+        self._allowance.made(granted, len(deliveries))
+        self._give_back(granted - len(deliveries))
+        self._start(deliveries)
+        if not deliveries and self._allowance.is_limited:
+            self._stopping.wait(2 * _LOOK_SECONDS)  # others can take the claims that nothing came for
+        return deliveries
+
+    def _take_free(self) -> int:
+        """Wait for a free handler thread; answer how many are free, all of them now taken for the next receive."""
+        if not self._free.acquire(timeout=0.2):
+            return 0
+        free = 1
+        while free < self._options.concurrency and self._free.acquire(blocking=False):
+            free += 1
+        return free
+
+    def _give_back(self, count: int) -> None:
+        if count > 0:
+            self._free.release(count)
+
+    def _start(self, deliveries: list[Delivery]) -> None:
+        self.counts.received += len(deliveries)
+        for delivery in deliveries:
+            self._waiting.put(self._keeper.hold(delivery))
+
+    def _is_done(self, received: list[Delivery] | None, idle_since: float) -> bool:
+        """Whether there is no more to do, when nothing is in hand and nothing came."""
+        if received is None:
+            return self._allowance.used_up
+        limit = self._options.idle_exit
+        return self._options.once or (limit is not None and time.monotonic() - idle_since >= limit.total_seconds())
+
+    # Handling
+
+    def _handle_all(self) -> None:
+        with _AsyncLoop() as loop:
+            while (held := self._waiting.get()) is not None:
+                with self._stopping_on_fault():
+                    self._handle(held, loop)
+                self._free.release()
+
+    def _handle(self, held: HeldLease, loop: _AsyncLoop) -> None:
+        started = time.monotonic()
+
+        def settle_later(decision: Decision) -> None:
+            if self._keeper.decide(held):
+                self._decided.put(_Decided(decision=decision, milliseconds=(time.monotonic() - started) * 1000))
+
+        def beat(progress: Progress) -> bool:
+            return self._keeper.beat(held, progress)
+
+        if held.abort.reason is not None or self._stopping.is_set():  # it waited until the worker was told to stop
+            settle_later(Release(delivery=held.delivery))
+            return
+        self._keeper.started(held)
+        limit = self._dispatcher.policy.max_processing_seconds
+        deadline = None if limit is None else utc_now() + timedelta(seconds=limit)
+        control = Control(abort=held.abort, beat=beat, deadline=deadline, run_async=loop.run)
+        self._dispatcher.dispatch(held.delivery, control, settle_later)
+
+    # Settling
+
+    def _settle_all(self) -> None:
+        while (first := self._decided.get()) is not None:
+            batch, ended = [first], False
+            while len(batch) < _SETTLE_BATCH:
+                try:
+                    following = self._decided.get_nowait()
+                except queue.Empty:
+                    break
+                if following is None:
+                    ended = True
+                    break
+                batch.append(following)
+            self._settle(batch)
+            if ended:
+                return
+
+    def _settle(self, batch: list[_Decided]) -> None:
+        self._keeper.await_renewal()
+        for decided, result in zip(batch, self._results(batch), strict=True):
+            self.counts.add(result)
+            log_settled(self._log, decided.decision, result, decided.milliseconds)
+            self._keeper.drop(decided.decision.delivery)
+
+    def _results(self, batch: list[_Decided]) -> list[SettleResult]:
+        try:
+            return settle([decided.decision for decided in batch], self._consumer)
+        except Exception as error:  # noqa: BLE001 - a bug in a transport must not end the settler: leases run out
+            return [Failed(error=f"{type(error).__name__}: {error}")] * len(batch)
+
+    # Draining
+
+    def _drain(self, threads: list[threading.Thread]) -> None:
+        """Let running handlers end within ``drain`` seconds, then abort them, then give back what still runs."""
+        for _ in threads:
+            self._waiting.put(None)
+        if not _joined(threads, self._options.drain.total_seconds(), self._aborting.is_set):
+            self._log.warning("handlers still run; they are aborted")
+            self.abort()
+            if not _joined(threads, _ABORT_GRACE_SECONDS):
+                self._give_up()
+
+    def _give_up(self) -> None:
+        for held in self._keeper.held():
+            if self._keeper.decide(held):
+                self._log.error("a handler ignores its abort; its delivery is released: %s", held.delivery.id)
+                self._decided.put(_Decided(decision=Release(delivery=held.delivery), milliseconds=0.0))
+
+
+def _joined(threads: list[threading.Thread], seconds: float, cut_short: Callable[[], bool] = bool) -> bool:
+    """Wait until all have ended, at most so long; answers whether they have."""
+    until = time.monotonic() + seconds
+    for thread in threads:
+        while thread.is_alive() and not cut_short() and (left := until - time.monotonic()) > 0:
+            thread.join(timeout=min(left, _LOOK_SECONDS))
+    return not any(thread.is_alive() for thread in threads)
+
+
+class _AsyncLoop:
+    """An event loop of one handler thread, made when a first coroutine comes."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+
+    def __enter__(self) -> _AsyncLoop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._runner is not None:
+            self._runner.close()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any], /) -> Any:
+        """Run ``coroutine`` to its end."""
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(coroutine)
