@@ -121,7 +121,6 @@ class AppliedTopology:
     """One revision of a database's topics and subscriptions, by name. Revision 0 is before the first ``apply``."""
 
     revision: int
-    fingerprint: str
     topics: Mapping[str, AppliedTopic]
     subscriptions: Mapping[str, AppliedSubscription]
 
@@ -130,46 +129,54 @@ class TopologyReader:
     """Reads the applied topology, each revision once. Thread-safe."""
 
     def __init__(self) -> None:
-        self._last = AppliedTopology(revision=0, fingerprint="", topics={}, subscriptions={})
+        self._last = AppliedTopology(revision=0, topics={}, subscriptions={})
 
     @property
     def last(self) -> AppliedTopology:
         """What was read last; it may be outdated."""
         return self._last
 
-    def current(self, connection: Connection) -> AppliedTopology:
-        """What is applied now, as ``connection`` sees it."""
+    def fingerprint(self, connection: Connection) -> str:
+        """The fingerprint of what is applied now, read even where the rest cannot be; empty before the first apply."""
         row = connection.execute(_REVISION).one_or_none()
-        revision, fingerprint = (0, "") if row is None else (row.revision, row.fingerprint)
+        return "" if row is None else str(row.fingerprint)
+
+    def current(self, connection: Connection) -> AppliedTopology:
+        """What is applied now, as ``connection`` sees it. Raises ``InvalidManifest`` when this version cannot read it."""
+        row = connection.execute(_REVISION).one_or_none()
+        revision = 0 if row is None else row.revision
         last = self._last
         if revision != last.revision:
-            last = _read(connection, revision, fingerprint)
+            last = _read(connection, revision)
             self._last = last
         return last
 
 
-def _read(connection: Connection, revision: int, fingerprint: str) -> AppliedTopology:
+def _read(connection: Connection, revision: int) -> AppliedTopology:
     topics = connection.execute(_TOPICS).all()
     by_name: dict[str, AppliedSubscription] = {}
     by_topic: dict[int, list[AppliedSubscription]] = defaultdict(list)
     for row in connection.execute(_SUBSCRIPTIONS):
-        stored = read_json_record(StoredSubscription, row.policy, InvalidManifest, f"the applied {row.name!r}")
+        stored = read_json_record(StoredSubscription, row.policy, InvalidManifest, _subject("subscription", row.name))
         found = AppliedSubscription(id=row.id, revision=row.revision, policy=stored.policy, filter=_compiled(stored))
         by_name[row.name] = found
         by_topic[row.topic_id].append(found)
     return AppliedTopology(
         revision=revision,
-        fingerprint=fingerprint,
         topics={
             row.name: AppliedTopic(
                 id=row.id,
-                policy=read_json_record(TopicPolicy, row.policy, InvalidManifest, f"the applied {row.name!r}"),
+                policy=read_json_record(TopicPolicy, row.policy, InvalidManifest, _subject("topic", row.name)),
                 subscriptions=_receiving(by_topic[row.id]),
             )
             for row in topics
         },
         subscriptions=by_name,
     )
+
+
+def _subject(kind: str, name: str) -> str:
+    return f"the {kind} {name!r}, applied by another version of Towpath (run 'towpath apply' with this one),"
 
 
 def _receiving(found: Iterable[AppliedSubscription]) -> tuple[AppliedSubscription, ...]:

@@ -85,9 +85,20 @@ class DatabasePublisher:
 
 
 def _unavailable(checked: Checked, error: TransportUnavailable) -> list[PublishResult]:
+    """Results when the database did not answer: only what breaks the contract is sure to be refused for good.
+
+    What depends on the topology may be otherwise by now.
+    """
     fault = PublishError(code="TransportUnavailable", message=str(error))
-    results = dict(checked.rejected) | {draft.position: rejection(draft.id, fault) for draft in checked.drafts}
-    return [results[position] for position in range(len(checked.messages))]
+    ids = {draft.position: draft.id for draft in checked.drafts}
+    results = []
+    for position, new in enumerate(checked.messages):
+        known = checked.rejected.get(position)
+        if known is not None and known.error is not None and known.error.code.startswith("Invalid"):
+            results.append(known)
+        else:
+            results.append(rejection(ids.get(position, new.id), fault))
+    return results
 
 
 class _Writer:

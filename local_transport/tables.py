@@ -9,14 +9,15 @@ from sqlalchemy import BigInteger, Boolean, Column, Float, Identity, Index, Inte
 
 from local_transport.dialects.columns import (
     APPENDED,
+    CHURNING,
     HOT,
+    KEYED,
     MESSAGE_ID,
     NUMBERED,
-    NUMBERED_APPENDED,
-    NUMBERED_HOT,
     ORDINAL,
     Moment,
     only_where,
+    stored,
 )
 
 SCHEMA_VERSION: Final = "0001"  # the newest revision in migrations/versions
@@ -74,7 +75,7 @@ message: Final = Table(
     Column("topic_id", Integer, nullable=False),
     Column("body", Text, nullable=False),
     Index("towpath_message_id", "id", unique=True),
-    **NUMBERED_APPENDED,
+    **NUMBERED,
 )
 
 # Open and dead deliveries only, and nothing wide: every state change makes a new version of the row.
@@ -100,7 +101,7 @@ delivery: Final = Table(
     Index("towpath_delivery_lane", "subscription_id", "lane", "message_ordinal", **only_where("lane IS NOT NULL")),
     Index("towpath_delivery_dead", "subscription_id", "dead_since", **only_where("dead_since IS NOT NULL")),
     Index("towpath_delivery_ending", "ends_at", **only_where("ends_at IS NOT NULL")),
-    **HOT,
+    **KEYED,
 )
 
 delivery_detail: Final = Table(
@@ -118,7 +119,7 @@ delivery_detail: Final = Table(
     Column("percent", Float),
     Column("note", Text),
     Column("checkpoint", Text),  # JSON
-    **HOT,
+    **KEYED,
 )
 
 # One row for each busy partition key of a partitioned subscription.
@@ -132,7 +133,7 @@ lane: Final = Table(
     Column("lease_token", Integer, nullable=False, server_default="0"),
     Column("state", String(8), nullable=False, server_default="free"),
     Index("towpath_lane_due", "subscription_id", "due_at"),
-    **HOT,
+    **KEYED,
 )
 
 # --- What is over ------------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ history: Final = Table(
     Column("attempt", SmallInteger, nullable=False),
     Column("outcome", String(9), nullable=False),  # completed, discarded
     Column("reason", Text),
-    **APPENDED,
+    **KEYED,
 )
 
 # How many deliveries ended how, as a sum: every settled batch adds a row, the sweeper folds rows together. A counter
@@ -158,7 +159,7 @@ tally: Final = Table(
     Column("amount", BigInteger, nullable=False),
     Column("subscription_id", Integer, nullable=False),
     Column("outcome", String(9), nullable=False),
-    **NUMBERED_HOT,
+    **NUMBERED,
 )
 
 # --- Beside the deliveries ---------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ deduplication: Final = Table(
     Column("message_ordinal", BigInteger, nullable=False),
     Column("message_id", MESSAGE_ID, nullable=False),  # of the message that won
     Column("expires_at", Moment, nullable=False),
-    **HOT,
+    **KEYED,
 )
 
 audit: Final = Table(
@@ -197,3 +198,9 @@ worker: Final = Table(
     Column("seen_at", Moment, nullable=False),
     Column("details", Text),  # JSON
 )
+
+for _table in (delivery, delivery_detail, lane, deduplication):
+    stored(_table, HOT)
+for _table in (message, history):
+    stored(_table, APPENDED)
+stored(tally, CHURNING)

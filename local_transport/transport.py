@@ -56,7 +56,6 @@ class DatabaseTransport:
         sources = Sources(clock=utc_now, random_bytes=os.urandom)
         self._publisher = DatabasePublisher(database, self._reader, sources, self._bell.ring)
         self._sweep = Sweep(database, log)
-        self._read_topology()
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -75,8 +74,9 @@ class DatabaseTransport:
 
     def policies(self) -> Mapping[str, SubscriptionPolicy]:
         """The subscriptions that are applied now. Raises ``TransportUnavailable``."""
-        self._read_topology()
-        return {name: found.policy for name, found in sorted(self._reader.last.subscriptions.items())}
+        with self._database.reading() as connection:
+            applied = self._reader.current(connection)
+        return {name: found.policy for name, found in sorted(applied.subscriptions.items())}
 
     def consumer(self, subscription: str) -> Consumer:
         """A consumer; raises ``SubscriptionNotFound``, and ``Unsupported`` for a partition mode not served yet."""
@@ -110,17 +110,15 @@ class DatabaseTransport:
     def warn_of_difference(self, manifest: Manifest) -> None:
         """Log one warning when ``manifest`` says something else than what is applied."""
         wanted = desired(manifest)
+        with self._database.reading() as connection:
+            applied = self._reader.fingerprint(connection)
         if not wanted.topics:
             repair = "it has no topic on a database; render it with 'towpath manifest render --all-on database'"
-        elif wanted.fingerprint() != self._reader.last.fingerprint:
+        elif wanted.fingerprint() != applied:
             repair = f"run 'towpath apply --database {self._database.label}' to apply it"
         else:
             return
         self._log.warning("the manifest is not what is applied to %s: %s", self._database.label, repair)
-
-    def _read_topology(self) -> None:
-        with self._database.reading() as connection:
-            self._reader.current(connection)
 
 
 def open_transport(url: str, options: Options) -> DatabaseTransport:

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Connection
 from sqlalchemy.engine import Dialect as SqlDialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -51,21 +53,35 @@ ORDINAL: Final[TypeEngine[Any]] = sa.BigInteger().with_variant(
 )  # SQLite: only INTEGER is the row's own key
 MESSAGE_ID: Final[TypeEngine[Any]] = sa.Text().with_variant(sa.Uuid(as_uuid=False), "postgresql")
 
-# Rows of these tables live shortly, so their dead versions must go soon: vacuumed after 1 % instead of 20 %, unpaused.
-_CHURN: Final = {
+KEYED: Final[Mapping[str, Any]] = {"sqlite_with_rowid": False}  # stored by its primary key
+NUMBERED: Final[Mapping[str, Any]] = {"sqlite_autoincrement": True}  # no number is used twice
+
+# Rows of hot tables live shortly, so their dead versions must go soon: after 1 % instead of 20 %, and without pauses.
+CHURNING: Final[Mapping[str, float]] = {
     "autovacuum_vacuum_scale_factor": 0.01,
     "autovacuum_vacuum_threshold": 500,
     "autovacuum_analyze_scale_factor": 0.05,
     "autovacuum_vacuum_cost_delay": 0,
 }
-HOT: Final[Mapping[str, Any]] = {"postgresql_with": {**_CHURN, "fillfactor": 85}, "sqlite_with_rowid": False}
-APPENDED: Final[Mapping[str, Any]] = {
-    "postgresql_with": {"autovacuum_vacuum_scale_factor": 0.05, "autovacuum_vacuum_cost_delay": 0},
-    "sqlite_with_rowid": False,
-}
-NUMBERED: Final[Mapping[str, Any]] = {"sqlite_autoincrement": True}
-NUMBERED_APPENDED: Final[Mapping[str, Any]] = {"postgresql_with": APPENDED["postgresql_with"], **NUMBERED}
-NUMBERED_HOT: Final[Mapping[str, Any]] = {"postgresql_with": _CHURN, **NUMBERED}
+HOT: Final[Mapping[str, float]] = {**CHURNING, "fillfactor": 85}
+APPENDED: Final[Mapping[str, float]] = {"autovacuum_vacuum_scale_factor": 0.05, "autovacuum_vacuum_cost_delay": 0}
+
+
+def set_storage(connection: Connection, table: str, settings: Mapping[str, float]) -> None:
+    """Give ``table`` these storage settings, on a database that has such."""
+    if connection.dialect.name == "postgresql":
+        listed = ", ".join(f"{name} = {value}" for name, value in settings.items())
+        connection.execute(sa.text(f"ALTER TABLE {table} SET ({listed})"))
+
+
+def stored(table: sa.Table, settings: Mapping[str, float]) -> sa.Table:
+    """``table``, which is given these storage settings when it is made."""
+
+    @event.listens_for(table, "after_create")
+    def _set(made: sa.Table, connection: Connection, **_options: Any) -> None:
+        set_storage(connection, made.name, settings)
+
+    return table
 
 
 def only_where(condition: str) -> dict[str, Any]:

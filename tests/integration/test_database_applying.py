@@ -1,14 +1,18 @@
 """Applying a manifest to a database."""
 
+import json
 import logging
 import threading
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 
+from local_transport.connections import Database
+from local_transport.tables import subscription, topology
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
-from towpath.errors import ApplyRefused
+from towpath.errors import ApplyRefused, InvalidManifest
 from towpath.resolve import resolve
 from towpath.settlement import Completion, DeadLettering
 from towpath.topology import parse_topology
@@ -112,6 +116,23 @@ def test_a_manifest_that_is_not_what_is_applied_is_warned_of_once(database_url, 
         empty.apply(manifest)
         connect(database_url, manifest).close()
     assert caplog.records == []
+
+
+def test_what_another_version_applied_can_be_applied_again_but_not_used(database_url, empty):
+    empty.apply(on_database({"documents": {}}, CONVERT))
+    database = Database(database_url)
+    with database.writing() as connection:
+        text = connection.scalar(sa.select(subscription.c.policy))
+        changed = json.dumps(json.loads(text) | {"from_the_future": 1})
+        connection.execute(sa.update(subscription).values(policy=changed, revision=7))
+        connection.execute(sa.update(topology).values(revision=7))
+    database.close()
+    later = connect(database_url)
+    with pytest.raises(InvalidManifest, match=r"subscription 'convert', applied by another .*run 'towpath apply' with"):
+        later.policies()
+    assert later.apply(on_database({"documents": {}}, CONVERT)).changed == ("convert",)
+    assert list(later.policies()) == ["convert"]
+    later.close()
 
 
 def test_applying_while_others_publish_loses_nothing(database_url, empty):

@@ -27,7 +27,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SOURCES = Sources(clock=lambda: NOON, random_bytes=lambda count: b"\1" * count)
 POLICY = TopicPolicy(status="active", max_payload_bytes=1_000, retention_days=7, deduplication_ttl_seconds=60)
 TOPOLOGY = AppliedTopology(
-    revision=1, fingerprint="", topics={"t": AppliedTopic(id=1, policy=POLICY, subscriptions=())}, subscriptions={}
+    revision=1, topics={"t": AppliedTopic(id=1, policy=POLICY, subscriptions=())}, subscriptions={}
 )
 
 
@@ -52,7 +52,7 @@ def test_a_rejected_message_keeps_an_id_that_is_one():
 
 
 def test_before_anything_is_applied_the_repair_is_named():
-    empty = AppliedTopology(revision=0, fingerprint="", topics={}, subscriptions={})
+    empty = AppliedTopology(revision=0, topics={}, subscriptions={})
     (result,) = check(empty, "t", [NewMessage(payload=1)], SOURCES).rejected.values()
     assert result.error.message == "there is no topic 't' on this database, it has none; run 'towpath apply'"
 

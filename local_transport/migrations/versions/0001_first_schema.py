@@ -8,14 +8,15 @@ from sqlalchemy import BigInteger, Boolean, Column, Float, Identity, Integer, Sm
 
 from local_transport.dialects.columns import (
     APPENDED,
+    CHURNING,
     HOT,
+    KEYED,
     MESSAGE_ID,
     NUMBERED,
-    NUMBERED_APPENDED,
-    NUMBERED_HOT,
     ORDINAL,
     Moment,
     only_where,
+    set_storage,
 )
 
 revision = "0001"
@@ -32,6 +33,7 @@ def upgrade() -> None:
     _make_lane()
     _make_finished()
     _make_others()
+    _set_storage()
 
 
 def _make_topology() -> None:
@@ -73,7 +75,7 @@ def _make_message() -> None:
         Column("published_at", Moment, nullable=False),
         Column("topic_id", Integer, nullable=False),
         Column("body", Text, nullable=False),
-        **NUMBERED_APPENDED,
+        **NUMBERED,
     )
     op.create_index("towpath_message_id", "towpath_message", ["id"], unique=True)
 
@@ -93,7 +95,7 @@ def _make_delivery() -> None:
         Column("cancel_requested", Boolean, nullable=False, server_default=sa.false()),
         Column("is_replay", Boolean, nullable=False, server_default=sa.false()),
         Column("state", String(8), nullable=False, server_default="pending"),
-        **HOT,
+        **KEYED,
     )
     due, laned = "lane IS NULL AND due_at IS NOT NULL", "lane IS NOT NULL"
     dead, ending = "dead_since IS NOT NULL", "ends_at IS NOT NULL"
@@ -116,7 +118,7 @@ def _make_delivery() -> None:
         Column("percent", Float),
         Column("note", Text),
         Column("checkpoint", Text),
-        **HOT,
+        **KEYED,
     )
 
 
@@ -129,7 +131,7 @@ def _make_lane() -> None:
         Column("finished_ordinal", BigInteger, nullable=False, server_default="0"),
         Column("lease_token", Integer, nullable=False, server_default="0"),
         Column("state", String(8), nullable=False, server_default="free"),
-        **HOT,
+        **KEYED,
     )
     op.create_index("towpath_lane_due", "towpath_lane", ["subscription_id", "due_at"])
 
@@ -143,7 +145,7 @@ def _make_finished() -> None:
         Column("attempt", SmallInteger, nullable=False),
         Column("outcome", String(9), nullable=False),
         Column("reason", Text),
-        **APPENDED,
+        **KEYED,
     )
     op.create_table(
         "towpath_tally",
@@ -151,7 +153,7 @@ def _make_finished() -> None:
         Column("amount", BigInteger, nullable=False),
         Column("subscription_id", Integer, nullable=False),
         Column("outcome", String(9), nullable=False),
-        **NUMBERED_HOT,
+        **NUMBERED,
     )
 
 
@@ -163,7 +165,7 @@ def _make_others() -> None:
         Column("message_ordinal", BigInteger, nullable=False),
         Column("message_id", MESSAGE_ID, nullable=False),
         Column("expires_at", Moment, nullable=False),
-        **HOT,
+        **KEYED,
     )
     op.create_table(
         "towpath_audit",
@@ -185,3 +187,12 @@ def _make_others() -> None:
         Column("seen_at", Moment, nullable=False),
         Column("details", Text),
     )
+
+
+def _set_storage() -> None:
+    connection = op.get_bind()
+    for table in ("towpath_delivery", "towpath_delivery_detail", "towpath_lane", "towpath_deduplication"):
+        set_storage(connection, table, HOT)
+    for table in ("towpath_message", "towpath_history"):
+        set_storage(connection, table, APPENDED)
+    set_storage(connection, "towpath_tally", CHURNING)
