@@ -142,7 +142,7 @@ class TopologyReader:
         return "" if row is None else str(row.fingerprint)
 
     def current(self, connection: Connection) -> AppliedTopology:
-        """What is applied now, as ``connection`` sees it. Raises ``InvalidManifest`` when this version cannot read it."""
+        """What is applied now, as ``connection`` sees it; ``InvalidManifest`` when this version cannot read that."""
         row = connection.execute(_REVISION).one_or_none()
         revision = 0 if row is None else row.revision
         last = self._last
