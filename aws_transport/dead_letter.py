@@ -119,8 +119,8 @@ def copy_for(queue_url: str, delivery: SqsDelivery, note: DeadLetterNote) -> Dea
     apart are two dead letters, and FIFO would swallow the second. The replay count keeps copies of a replay apart too.
     """
     ids = FifoIds(
-        group_id=delivery.group_id or delivery.message_id,
-        deduplication_id=f"{delivery.message_id}:dl:{delivery.replay}",
+        group_id=delivery.group_id or delivery.id,
+        deduplication_id=f"{delivery.id}:dl:{delivery.replay}",
     )
     return DeadLetterCopy(
         body=delivery.body,

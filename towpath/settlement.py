@@ -36,9 +36,10 @@ class SubscriptionPolicy:
 class Delivery:
     """One message on its way to one subscription, held under a lease by whoever received it.
 
-    ``body`` is the wire form, unread. ``message_id`` is the transport's own id of the message, ``attributes`` the
-    transport's message attributes (they matter for foreign messages only). ``lease_token`` proves the lease.
-    ``attempt`` counts this one, from 1.
+    ``body`` is the wire form, unread. ``message_id`` is the transport's own id of the message until the body is read,
+    and the message's from then on, when ``correlation_id`` is known too. ``attributes`` are the transport's message
+    attributes (they matter for foreign messages only). ``lease_token`` proves the lease. ``attempt`` counts this one,
+    from 1.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Delivery:
     lease_token: str
     received_at: datetime
     checkpoint: JsonValue = None
+    correlation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,7 @@ def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseco
         "subscription": delivery.subscription,
         "delivery_id": delivery.id,
         "message_id": delivery.message_id,
+        "correlation_id": delivery.correlation_id,
         "attempt": delivery.attempt,
         "duration_ms": round(milliseconds, 1),
     }

@@ -73,6 +73,11 @@ def delivery(**changes) -> Delivery:
     return Delivery(**(known | changes))
 
 
+def read(**changes) -> Delivery:
+    """The delivery as a decision names it once its body is read: with the message's own ids."""
+    return delivery(**({"message_id": ID, "correlation_id": "c-1"} | changes))
+
+
 def dispatcher(handler: Callable[..., Any], *, publish: Any = None, **policy) -> Dispatcher:
     found = inspected(handler)
     return Dispatcher(
@@ -123,12 +128,12 @@ def never(message, context):
 
 @pytest.mark.parametrize("returned", [None, Complete()])
 def test_complete_or_nothing_completes(returned):
-    assert decide(returning(returned)) == Completion(delivery=delivery())
+    assert decide(returning(returned)) == Completion(delivery=read())
 
 
 def test_retry_comes_again_after_the_back_off():
     assert decide(returning(Retry("not ready"))) == Retrial(
-        delivery=delivery(), delay=timedelta(seconds=5), failure=Failure(type="Retry", message="not ready")
+        delivery=read(), delay=timedelta(seconds=5), failure=Failure(type="Retry", message="not ready")
     )
 
 
@@ -150,7 +155,7 @@ def test_a_handlers_own_delay_wins_within_its_bounds(after, seconds):
 
 
 def test_dead_letter_sets_it_aside_at_the_first_attempt():
-    assert decide(returning(DeadLetter("not for us"))) == DeadLettering(delivery=delivery(), reason="not for us")
+    assert decide(returning(DeadLetter("not for us"))) == DeadLettering(delivery=read(), reason="not for us")
 
 
 @pytest.mark.parametrize("returned", [True, False, 0, "done", [], Complete, Retry, object()])
@@ -320,7 +325,7 @@ def test_a_retry_at_the_last_attempt_is_set_aside_with_the_last_error(handler, e
 
 
 def test_the_last_attempt_can_still_complete():
-    assert decide(returning(None), delivery(attempt=3)) == Completion(delivery=delivery(attempt=3))
+    assert decide(returning(None), delivery(attempt=3)) == Completion(delivery=read(attempt=3))
 
 
 def test_a_wrong_return_value_at_the_last_attempt_is_set_aside():
@@ -386,7 +391,7 @@ def test_a_foreign_body_is_handled_where_it_is_accepted_and_set_aside_where_not(
 @pytest.mark.parametrize("expires", ["2026-01-31T08:15:00Z", "2026-01-31T08:14:59.999Z", "1970-01-01T00:00:00Z"])
 def test_an_expired_message_is_discarded_unrun(expires):
     expired = delivery(body=body(expires_at=expires))
-    assert decide(never, expired) == Discard(delivery=expired, reason="Expired")
+    assert decide(never, expired) == Discard(delivery=read(body=expired.body), reason="Expired")
 
 
 def test_a_message_that_has_not_expired_yet_is_handled():
@@ -551,7 +556,7 @@ def test_an_abort_inside_a_task_group_is_an_abort():
             group.create_task(part())
             group.create_task(part())
 
-    assert decide(process, steer=steer) == Forfeit(delivery=delivery())
+    assert decide(process, steer=steer) == Forfeit(delivery=read())
 
 
 def test_an_abort_beside_other_errors_of_a_task_group_is_an_abort():
@@ -568,7 +573,7 @@ def test_an_abort_beside_other_errors_of_a_task_group_is_an_abort():
             group.create_task(fail())
             group.create_task(part())
 
-    assert decide(process, steer=steer) == Release(delivery=delivery())
+    assert decide(process, steer=steer) == Release(delivery=read())
 
 
 def test_a_group_that_holds_what_is_no_exception_passes_through():
@@ -589,12 +594,12 @@ def checks(message: Message, context: Context) -> None:
 
 
 def test_a_handler_aborted_by_shutdown_is_released():
-    assert decide(checks, steer=control(reason="shutdown")) == Release(delivery=delivery())
+    assert decide(checks, steer=control(reason="shutdown")) == Release(delivery=read())
 
 
 @pytest.mark.parametrize("reason", ["lease_lost", "cancelled"])
 def test_a_handler_that_lost_its_lease_settles_nothing(reason):
-    assert decide(checks, steer=control(reason=reason)) == Forfeit(delivery=delivery())
+    assert decide(checks, steer=control(reason=reason)) == Forfeit(delivery=read())
 
 
 def test_a_handler_that_ran_too_long_is_retried_with_the_limit():
@@ -616,12 +621,12 @@ def test_a_handler_that_raises_aborted_of_its_own_is_retried(reason):
 
 
 def test_the_reason_of_the_abort_stands_and_not_what_the_handler_raises():
-    assert decide(raising(Aborted("shutdown")), steer=control(reason="lease_lost")) == Forfeit(delivery=delivery())
+    assert decide(raising(Aborted("shutdown")), steer=control(reason="lease_lost")) == Forfeit(delivery=read())
 
 
 @pytest.mark.parametrize("returned", [None, Complete()])
 def test_on_shutdown_a_complete_still_completes(returned):
-    assert decide(returning(returned), steer=control(reason="shutdown")) == Completion(delivery=delivery())
+    assert decide(returning(returned), steer=control(reason="shutdown")) == Completion(delivery=read())
 
 
 @pytest.mark.parametrize(
@@ -636,8 +641,8 @@ def test_on_shutdown_a_complete_still_completes(returned):
     ],
 )
 def test_on_shutdown_anything_else_is_released(handler):
-    assert decide(handler, steer=control(reason="shutdown")) == Release(delivery=delivery())
-    assert decide(handler, delivery(attempt=3), control(reason="shutdown")) == Release(delivery=delivery(attempt=3))
+    assert decide(handler, steer=control(reason="shutdown")) == Release(delivery=read())
+    assert decide(handler, delivery(attempt=3), control(reason="shutdown")) == Release(delivery=read(attempt=3))
 
 
 def test_on_shutdown_an_error_of_the_payload_types_code_is_released():
@@ -651,7 +656,7 @@ def test_on_shutdown_an_error_of_the_payload_types_code_is_released():
 
     process.__annotations__["message"] = Message[Careless]
     assert decide(process, delivery(body=body(payload={})), control(reason="shutdown")) == Release(
-        delivery=delivery(body=body(payload={}))
+        delivery=read(body=body(payload={}))
     )
 
 
@@ -682,7 +687,7 @@ def test_an_error_of_settling_is_not_settled_again():
 
     with pytest.raises(RuntimeError, match="settler broke"):
         dispatcher(returning(None)).dispatch(delivery(), control(), settle)
-    assert attempts == [Completion(delivery=delivery())]
+    assert attempts == [Completion(delivery=read())]
 
 
 # --- What the handler is given ---------------------------------------------------------------------------------

@@ -184,3 +184,23 @@ def test_no_line_ever_shows_a_body(caplog, result):
 def test_a_failure_is_told_by_type_and_message():
     assert str(Failure(type="KeyError", message="'k'")) == "KeyError: 'k'"
     assert str(Failure(type="AssertionError", message="")) == "AssertionError"
+
+
+def test_an_outcome_line_names_the_message_as_its_publisher_knows_it(caplog):
+    """On SQS the transport's id of a message is another one than the publisher's."""
+    held = Delivery(
+        id="sqs-1",
+        subscription="ship",
+        topic="orders",
+        attempt=1,
+        message_id="0190a5d2-0000-7000-8000-000000000000",
+        correlation_id="c-1",
+        body="secret",
+        lease_token="t",
+        received_at=datetime(2026, 1, 31, tzinfo=UTC),
+    )
+    with caplog.at_level(logging.INFO):
+        log_settled(logging.getLogger("towpath.delivery"), Completion(delivery=held), Settled(state="completed"), 1.0)
+    (record,) = caplog.records
+    assert (record.delivery_id, record.message_id, record.correlation_id) == ("sqs-1", held.message_id, "c-1")
+    assert "secret" not in str(vars(record))
