@@ -78,6 +78,8 @@ def publish(
     template = NewMessage(partition_key=key, attributes=_attributes(attribute or []), deduplication_key=dedup_key)
     if sum(given is not None for given in (payload, file, ref)) > 1:
         raise typer.BadParameter("give one of PAYLOAD, --file and --ref")
+    if count > 1 and (ref or _is_json_lines(payload, file)):
+        raise typer.BadParameter("--count repeats one payload; it goes neither with JSON Lines nor with --ref")
     messages = _claim_checks(ref, template) if ref else _messages(payload, file, template, count)
     with opened(transport, manifest, bindings) as open_transport:
         tally = _publish_all(open_transport, topic, messages, as_json=as_json)
@@ -151,13 +153,17 @@ def _progress(*, enabled: bool) -> Iterator[_Advance]:
 
 
 def _messages(payload: str | None, file: Path | None, template: NewMessage, count: int) -> Iterator[_Numbered]:
-    if file is not None and file.suffix == ".jsonl":
-        return _lines(_read(file).splitlines(), file.name, template)
     if payload == "-":
-        return _lines(sys.stdin, "standard input", template)
-    if file is not None:
-        return _repeated(_parsed(_read(file), str(file)), template, count)
-    return _repeated(ABSENT if payload is None else _parsed(payload, "PAYLOAD"), template, count)
+        return _lines(sys.stdin.buffer, "standard input", template)
+    if file is None:
+        return _repeated(ABSENT if payload is None else _parsed(payload, "PAYLOAD"), template, count)
+    if _is_json_lines(payload, file):
+        return _lines(_read(file).split(b"\n"), file.name, template)
+    return _repeated(_parsed(_read(file), str(file)), template, count)
+
+
+def _is_json_lines(payload: str | None, file: Path | None) -> bool:
+    return payload == "-" or (file is not None and file.suffix == ".jsonl")
 
 
 def _claim_checks(files: list[Path], template: NewMessage) -> Iterator[_Numbered]:
@@ -174,35 +180,42 @@ def _repeated(payload: JsonValue, template: NewMessage, count: int) -> Iterator[
         yield _Numbered(source="", message=replace(template, payload=payload))
 
 
-def _lines(lines: Iterable[str], name: str, template: NewMessage) -> Iterator[_Numbered]:
+def _lines(lines: Iterable[bytes], name: str, template: NewMessage) -> Iterator[_Numbered]:
+    """One message for each line. In bytes: a line that is no UTF-8 spoils no other, and only a line feed ends one."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         source = f"{name}, line {number}: "
         try:
             yield _Numbered(source=source, message=replace(template, payload=json.loads(line)))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             fault = PublishError(code="InvalidPayload", message=f"the line is not JSON: {error}")
             yield _Numbered(source=source, message=template, fault=fault)
 
 
-def _read(file: Path) -> str:
+def _read(file: Path) -> bytes:
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error}") from error
+        return file.read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _parsed(text: str, where: str) -> JsonValue:
+def _parsed(text: str | bytes, where: str) -> JsonValue:
     try:
         return json.loads(text)
-    except ValueError as error:
-        hint = f"; text needs its own quotes, as in '\"{text}\"'" if where == "PAYLOAD" and text.isalnum() else ""
+    except (ValueError, RecursionError) as error:
+        bare = where == "PAYLOAD" and text.isalnum()
+        hint = f"; text needs its own quotes, as in '\"{text!s}\"'" if bare else ""
         raise typer.BadParameter(f"{where} is not JSON: {error}{hint}") from error
 
 
 def _attributes(pairs: list[str]) -> dict[str, JsonValue]:
-    return dict(_attribute(pair) for pair in pairs)
+    attributes = [_attribute(pair) for pair in pairs]
+    names = [name for name, _ in attributes]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise typer.BadParameter(f'--attribute {twice} is given twice; a list is written {twice}:=\'["a", "b"]\'')
+    return dict(attributes)
 
 
 def _attribute(pair: str) -> tuple[str, JsonValue]:
