@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import signal
+import threading
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, TypeAlias
@@ -12,6 +14,7 @@ import typer
 from towpath.cli.logs import start_logging
 from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
 from towpath.cli.output import JsonFlag, console, print_json
+from towpath.errors import SubscriptionNotFound
 from towpath.settlement import SubscriptionPolicy
 from towpath.worker import Counts, Worker, WorkerOptions
 
@@ -67,21 +70,29 @@ def work(
 
 
 def _chosen(names: list[str], policies: Mapping[str, SubscriptionPolicy]) -> list[str]:
-    return sorted(policies) if names == ["*"] else list(dict.fromkeys(names))
+    if names != ["*"]:
+        return list(dict.fromkeys(names))
+    chosen = sorted(name for name, policy in policies.items() if policy.handler is not None)
+    if not chosen:
+        raise SubscriptionNotFound("*", "this transport has no subscription with a handler; apply a manifest with one")
+    return chosen
 
 
 def _drain_on_signals(worker: Worker) -> None:
-    received: list[int] = []
+    """The first SIGTERM or SIGINT stops, the second aborts. Both are done by a thread of their own: a signal handler
+    interrupts the main thread anywhere, even while that holds the lock which stopping takes.
+    """
+    received: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put is made to be interrupted by itself
 
-    def on_signal(number: int, _frame: object) -> None:
-        received.append(number)
-        if len(received) == 1:
-            worker.stop()
-        else:
-            worker.abort()
+    def obey() -> None:
+        received.get()
+        worker.stop()
+        received.get()
+        worker.abort()
 
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    threading.Thread(target=obey, name="towpath-signals", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _frame: received.put(number))
 
 
 def _report(counts: Counts, *, as_json: bool) -> None:
