@@ -110,3 +110,8 @@ def main() -> None:
             raise
         print_failure(str(error))
         sys.exit(2 if isinstance(error, InvalidTopology) else 1)
+    except Exception as error:
+        if debug:
+            raise
+        print_failure(f"{type(error).__name__}: {error}; Towpath did not expect this, --debug shows where it happened")
+        sys.exit(1)
