@@ -1,0 +1,63 @@
+"""What commands print: as it is, whatever it looks like."""
+
+import json
+
+import pytest
+
+from towpath.cli.output import print_failure, print_json, print_sentence, print_table
+
+ODD = ["[red]", "[/]", "a\\", "value:x:1", ":smile:", "[link=x]", "{}", "ä😀", "1,234"]
+
+
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_text_is_shown_as_it_is_and_never_as_markup(capsys, text):
+    print_table(["name"], [[text]])
+    print_sentence(text)
+    print_failure(text)
+    printed = capsys.readouterr()
+    assert text in printed.out.splitlines()[-3]
+    assert printed.out.splitlines()[-1] == text
+    assert printed.err == f"error: {text}\n"
+
+
+def test_what_is_not_there_shows_as_a_dash(capsys):
+    print_table(["a", "b", "c"], [[None, 0, ""]])
+    assert capsys.readouterr().out.splitlines()[3].split() == ["│", "-", "│", "0", "│", "│"]
+
+
+def test_a_long_sentence_stays_on_one_line(capsys):
+    print_failure("word " * 100 + "end")
+    print_sentence("word " * 100 + "end")
+    printed = capsys.readouterr()
+    assert printed.err.count("\n") == printed.out.count("\n") == 1
+
+
+def test_a_table_for_a_pipe_breaks_no_name_whatever_its_width(capsys):
+    print_table(["a", "b"], [["documents.convert." * 8, "x" * 150]])
+    assert "documents.convert." * 8 in capsys.readouterr().out
+
+
+def test_a_table_keeps_to_the_width_that_was_asked_for(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table(["a"], [["x" * 100]])
+    assert max(map(len, capsys.readouterr().out.splitlines())) == 40
+
+
+def test_json_is_one_document_in_utf_8(capsys):
+    print_json({"ä": [1, None]})
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == {"ä": [1, None]}
+    assert "ä" in printed
+    assert printed.endswith("}\n")
+
+
+def test_nothing_is_coloured_where_no_terminal_is(capsys):
+    print_failure("x")
+    print_table(["a"], [["b"]])
+    printed = capsys.readouterr()
+    assert "\x1b" not in printed.out + printed.err
