@@ -28,10 +28,16 @@ class Text(logging.Formatter):
     """Time, level, message, and the extra fields as ``name=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line of text, with a traceback below it where there is one."""
-        extras = " ".join(f"{name}={value}" for name, value in _extras(record).items())
-        line = f"{_time(record)} {record.levelname:<7} {record.getMessage()} {extras}".rstrip()
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        """The record as one line of text, with a traceback below it where there is one.
+
+        Line breaks within the message or a field are written ``\\n``: nobody's text can pass for a line of its own.
+        """
+        extras = _extras(record)
+        traceback = self.formatException(record.exc_info) if record.exc_info else str(extras.pop("traceback", ""))
+        fields = " ".join(f"{name}={value}" for name, value in extras.items())
+        text = "\\n".join(f"{record.getMessage()} {fields}".rstrip().splitlines())
+        line = f"{_time(record)} {record.levelname:<7} {text}"
+        return f"{line}\n{traceback.rstrip()}" if traceback else line
 
 
 def start_logging(*, as_json: bool) -> None:
