@@ -48,6 +48,7 @@ _LOST = frozenset({"ReceiptHandleIsInvalid", "MessageNotInflight"})
 # What SQS says in their place, as an invalid parameter: the first of FIFO handles whose time is up, the second of
 # hiding a message that was deleted or received anew.
 _LOST_TEXTS = ("receipt handle has expired", "does not exist or is not available for visibility timeout change")
+_NO_BOTO3 = "boto3 is not installed, and calls to SQS need it; Lambda's Python has it, elsewhere install towpath[aws]"
 _ItemT = TypeVar("_ItemT")
 
 
@@ -191,8 +192,10 @@ def _batches(items: Sequence[_ItemT], size: Callable[[_ItemT], int]) -> Iterator
 def _answers(
     part: Sequence[_ItemT], call: Callable[[Sequence[_ItemT]], Mapping[str, Any]], done: Settled
 ) -> list[SettleResult]:
-    from botocore.exceptions import BotoCoreError, ClientError
-
+    try:
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ModuleNotFoundError:
+        return [Failed(error=_NO_BOTO3)] * len(part)
     try:
         response = call(part)
     except ClientError as error:

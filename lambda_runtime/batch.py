@@ -86,7 +86,7 @@ class Batch:
         answers: list[bool] = []
 
         def settle(decision: Decision) -> None:
-            result = settle_on_lambda(decision, self._settler)
+            result = self._settled(decision)
             answers.append(isinstance(result, Settled) and result.state in _DONE)
             if not isinstance(decision, Completion) or self._log.isEnabledFor(logging.DEBUG):
                 log_settled(self._log, decision, result, 1000 * (time.perf_counter() - started))
@@ -102,6 +102,15 @@ class Batch:
             self._done.add(slot.position)
             return True
         return False
+
+    def _settled(self, decision: Decision) -> SettleResult:
+        """What came of settling. Whatever breaks there has failed, so that it is logged beside the handler's own error,
+        and does not hide that.
+        """
+        try:
+            return settle_on_lambda(decision, self._settler)
+        except Exception as error:  # noqa: BLE001 - a client that cannot be made raises what it likes
+            return Failed(error=f"{type(error).__name__}: {error}")
 
     def _never_started(self) -> list[Slot]:
         slots: list[Slot] = []

@@ -86,6 +86,15 @@ def test_a_retry_that_cannot_be_hidden_is_reported_all_the_same():
     assert failed(handler({"Records": [record(1, 1), record(2, 2)]}, None)) == ["message-1"]
 
 
+def test_a_settle_that_breaks_is_logged_with_the_handlers_own_error_and_the_record_comes_again(caplog):
+    handler = made(by_payload({1: ValueError("a poor document"), 2: None}), FakeSqs(error=RuntimeError("no boto3")))
+    assert failed(handler({"Records": [record(1, 1), record(2, 2)]}, None)) == ["message-1"]
+    (line,) = [line for line in caplog.records if line.levelno == logging.ERROR]
+    assert line.getMessage() == "could not settle; the delivery comes again: RuntimeError: no boto3"
+    assert line.error == "ValueError: a poor document"
+    assert line.delivery_id == "message-1"
+
+
 @pytest.mark.parametrize(
     ("outcome", "reason", "error"),
     [

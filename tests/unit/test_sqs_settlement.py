@@ -73,6 +73,29 @@ def test_importing_settlement_and_building_a_settler_leaves_boto3_unloaded():
     assert done.stdout.strip() == "[]"
 
 
+def test_where_boto3_is_missing_a_settle_has_failed_and_says_what_to_install():
+    program = """
+import sys
+
+sys.modules |= {"boto3": None, "botocore": None}  # as if they were not there
+from datetime import UTC, datetime, timedelta
+
+from aws_transport.settlement import ClientOnFirstUse, SqsDelivery, SqsSettler
+from towpath.settlement import Failure, Retrial
+
+settler = SqsSettler(client=ClientOnFirstUse(None, connections=1), queue_url="a", dead_letter_queue_url="b")
+delivery = SqsDelivery(
+    id="1", message_id="1", subscription="s", topic="t", attempt=1, body="", lease_token="h", received_at=datetime.now(UTC)
+)
+(answer,) = settler.retry([Retrial(delivery=delivery, delay=timedelta(0), failure=Failure(type="E", message="no"))])
+print(answer.error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (
+        "boto3 is not installed, and calls to SQS need it; Lambda's Python has it, elsewhere install towpath[aws]"
+    )
+
+
 def test_completing_deletes_by_receipt_handle_ten_to_a_call():
     sqs = FakeSqs()
     answers = settler(sqs).complete([Completion(delivery=delivery(n)) for n in range(23)])
