@@ -18,6 +18,15 @@ from towpath.cli.output import print_failure
 from towpath.errors import InvalidTopology, TowpathError
 
 _GROUP: Final = "towpath.commands"
+_EXTRA_OF: Final[Mapping[str, str]] = {
+    "alembic": "local",
+    "aws_lambda_powertools": "lambda",
+    "boto3": "aws",
+    "botocore": "aws",
+    "psycopg": "local",
+    "pydantic": "cli",
+    "sqlalchemy": "local",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +57,25 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, Towpath's own first."""
-        return [*_BUILT_IN, *sorted(name for name in _extensions() if self.get_command(ctx, name) is not None)]
+        return [name for name in (*_BUILT_IN, *sorted(_extensions())) if self._is_installed(ctx, name)]
+
+    def _is_installed(self, ctx: Any, name: str) -> bool:
+        try:
+            self.get_command(ctx, name)
+        except ModuleNotFoundError:
+            return False
+        return True
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click asks for it
-        """The command, or ``None`` when there is none of this name or its extra is not installed."""
+        """The command, or ``None`` when there is none of this name.
+
+        Raises ``ModuleNotFoundError`` when its extra is not installed.
+        """
         if cmd_name in _BUILT_IN:
             where = _BUILT_IN[cmd_name]
             return _command(cmd_name, getattr(import_module(where.module), where.attribute))
         point = _extensions().get(cmd_name)
-        try:
-            return None if point is None else _command(cmd_name, point.load())
-        except ModuleNotFoundError:
-            return None
+        return None if point is None else _command(cmd_name, point.load())
 
 
 def _extensions() -> dict[str, EntryPoint]:
@@ -113,5 +129,12 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
-        print_failure(f"{type(error).__name__}: {error}; Towpath did not expect this, --debug shows where it happened")
+        print_failure(_unexpected(error))
         sys.exit(1)
+
+
+def _unexpected(error: Exception) -> str:
+    missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if missing in _EXTRA_OF:
+        return f"this needs {missing}: pip install 'towpath[{_EXTRA_OF[missing]}]'"
+    return f"{type(error).__name__}: {error}; Towpath did not expect this, --debug shows where it happened"
