@@ -1,0 +1,155 @@
+"""``towpath apply``, ``stats`` and ``dead-letters list``, over a database."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from towpath import NewMessage, connect
+from towpath.cli.main import build_app
+from towpath.errors import InvalidManifest, SubscriptionNotFound
+from towpath.ports import Transport
+from towpath.resolve import resolve
+from towpath.settlement import DeadLettering, Failure
+from towpath.topology import parse_topology
+
+TOPOLOGY = {
+    "name": "shop",
+    "topics": {"orders.new": {"transport": "database"}},
+    "subscriptions": {
+        "orders.bill": {"topic": "orders.new", "handler": "app:bill"},
+        "orders.ship": {"topic": "orders.new", "handler": "app:ship"},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("manifest") / "manifest.json"
+    file.write_text(resolve(parse_topology(TOPOLOGY), "test").to_json(), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('shop') / 'shop.db'}"
+
+
+@pytest.fixture(scope="module")
+def shop(url: str, manifest: Path) -> Iterator[Transport]:
+    """Two messages for two subscriptions; of the first, one is pending and one dead."""
+    transport = connect(url)
+    assert towpath("apply", manifest, "--database", url).exit_code == 0
+    transport.publish("orders.new", [NewMessage(payload={"order": number}) for number in (1, 2)])
+    consumer = transport.consumer("orders.bill")
+    (delivery,) = consumer.receive(1, timedelta(0))
+    failure = Failure(type="ValueError", message="[bad]\nsecond line")
+    consumer.dead_letter([DeadLettering(delivery=delivery, reason="no :x: account", failure=failure)])
+    yield transport
+    transport.close()
+
+
+def towpath(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(build_app(), [str(a) for a in arguments], env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+@pytest.fixture
+def operate(url: str, shop: Transport) -> Callable[..., Result]:
+    return lambda *arguments: towpath(*arguments, "--transport", url)
+
+
+# --- apply -----------------------------------------------------------------------------------------------------
+
+
+def test_apply_says_what_it_added_and_then_that_there_is_nothing_to_change(tmp_path, manifest):
+    target = f"sqlite:///{tmp_path / 'new.db'}"
+    assert towpath("apply", manifest, "--database", target).stdout == "added orders.new, orders.bill, orders.ship\n"
+    assert towpath("apply", manifest, "--database", target).stdout == "nothing to change\n"
+
+
+def test_apply_as_json_lists_what_changed(url, shop, manifest):
+    result = towpath("apply", manifest, "--database", url, "--json")
+    assert json.loads(result.stdout) == {"added": [], "changed": [], "removed": []}
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}", "[]", '{"manifest_version": true}', "\xff"])
+def test_a_manifest_that_cannot_be_read_changes_nothing(tmp_path, content):
+    file = tmp_path / "manifest.json"
+    if content is not None:
+        file.write_text(content, encoding="latin-1")
+    result = towpath("apply", file, "--database", f"sqlite:///{tmp_path / 'new.db'}")
+    assert isinstance(result.exception, InvalidManifest)  # told by the root command, exit 1
+    assert not (tmp_path / "new.db").exists()
+
+
+# --- stats -----------------------------------------------------------------------------------------------------
+
+
+def test_stats_show_how_each_subscription_stands(operate):
+    result = operate("stats")
+    assert result.exit_code == 0
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines() if "│" in line]
+    assert [row[:7] for row in rows] == [
+        ["orders.bill", "orders.new", "1", "0", "1", "0", "0"],
+        ["orders.ship", "orders.new", "2", "0", "0", "0", "0"],
+    ]
+
+
+def test_stats_as_json_have_numbers_and_the_age_in_seconds(operate):
+    bill, ship = json.loads(operate("stats", "--json").stdout)
+    age = bill.pop("oldest_pending_seconds")
+    assert 0 <= age < 600
+    assert bill == {
+        "subscription": "orders.bill",
+        "topic": "orders.new",
+        "pending": 1,
+        "leased": 0,
+        "dead": 1,
+        "completed": 0,
+        "discarded": 0,
+    }
+    assert ship["pending"] == 2
+
+
+# --- dead-letters ----------------------------------------------------------------------------------------------
+
+
+def test_dead_letters_are_listed_with_reason_and_the_errors_first_line(operate):
+    result = operate("dead-letters", "list")
+    assert result.exit_code == 0
+    (row,) = [line for line in result.stdout.splitlines() if line.startswith("│")]
+    assert "orders.bill" in row
+    assert "no :x: account" in row
+    assert "ValueError: [bad]" in row
+    assert "second line" not in result.stdout
+    assert "order" not in row.replace("orders.bill", "")  # no payload
+
+
+def test_dead_letters_as_json_carry_the_whole_error_and_the_body(operate):
+    (entry,) = json.loads(operate("dead-letters", "list", "orders.bill", "--json").stdout)
+    assert (entry["subscription"], entry["reason"], entry["attempts"]) == ("orders.bill", "no :x: account", 1)
+    assert "second line" in entry["error"]
+    assert json.loads(entry["body"])["payload"] == {"order": 1}
+    assert datetime.fromisoformat(entry["dead_since"]).tzinfo is not None
+
+
+def test_a_subscription_without_dead_letters_lists_none(operate):
+    assert json.loads(operate("dead-letters", "list", "orders.ship", "--json").stdout) == []
+
+
+def test_dead_letters_of_an_unknown_subscription_are_refused(operate):
+    result = operate("dead-letters", "list", "orders.nowhere")
+    assert isinstance(result.exception, SubscriptionNotFound)  # told by the root command, exit 1
+
+
+def test_listing_changes_nothing(operate, shop):
+    operate("dead-letters", "list")
+    assert [row.dead for row in shop.operator().stats()] == [1, 0]
+
+
+@pytest.mark.parametrize("limit", ["0", "-1"])
+def test_a_limit_is_at_least_one(operate, limit):
+    assert operate("dead-letters", "list", "--limit", limit).exit_code == 2
