@@ -85,7 +85,8 @@ from towpath.settlement import Failure, Retrial
 
 settler = SqsSettler(client=ClientOnFirstUse(None, connections=1), queue_url="a", dead_letter_queue_url="b")
 delivery = SqsDelivery(
-    id="1", message_id="1", subscription="s", topic="t", attempt=1, body="", lease_token="h", received_at=datetime.now(UTC)
+    id="1", message_id="1", subscription="s", topic="t", attempt=1, body="", lease_token="h",
+    received_at=datetime.now(UTC),
 )
 (answer,) = settler.retry([Retrial(delivery=delivery, delay=timedelta(0), failure=Failure(type="E", message="no"))])
 print(answer.error)
