@@ -10,10 +10,9 @@ import typer
 from typer.core import TyperGroup
 
 from bundling.build import BundleRequest, build
-from bundling.errors import UnusableProject
 from bundling.reports import bundle_json, print_bundle, print_verification, verification_json
 from bundling.sandbox import REGION, Conditions
-from bundling.selection import Selection, function_environment, select
+from bundling.selection import Selection, function_environment, select, whose_settings
 from bundling.stamp import read_stamp
 from bundling.target import Target, host_target, lambda_target
 from bundling.verify import read_event, verify
@@ -75,7 +74,7 @@ def build_command(
     uv resolves and installs the dependencies (requirements.txt, which may be locked with hashes, or pyproject.toml)
     for the target: wheels only, except for folders named as dependencies. Exit 0 when the zip is made, 1 when not.
     """
-    selected = select(Manifest.load(manifest), subscription)
+    selected = select(Manifest.load(manifest), subscription, str(manifest))
     bundle = build(
         BundleRequest(
             name=selected.name,
@@ -118,8 +117,7 @@ def verify_command(
     Exit 0 when it answered every event, 1 when it failed, 2 when the zip is for another Python or processor than
     this machine's: then its contents were checked and it was not run.
     """
-    name = subscription or read_stamp(path).name
-    settings = function_environment(Manifest.load(manifest), name, REGION) if manifest.is_file() else {}
+    settings = _settings(path, manifest, subscription) if manifest.is_file() else {}
     conditions = Conditions(timeout_seconds=timeout, packages=tuple(packages or ()))
     events = [read_event(file) for file in event]
     report = verify(path, events, {**settings, **_variables(env or [])}, conditions)
@@ -136,15 +134,15 @@ def verify_command(
 def _target(selected: Selection, choice: TargetChoice, runtime: str | None, architecture: str | None) -> Target:
     """The target: this machine's, or the manifest's with what was given instead."""
     given = host_target() if choice is TargetChoice.HOST else selected.target
-    runtime = runtime or (f"python{given.python}" if given else None)
-    architecture = architecture or (given.architecture if given else None)
-    if runtime is None or architecture is None:
-        raise UnusableProject(
-            f"the manifest hosts {selected.name!r} elsewhere than on Lambda; say what the zip is for with "
-            "--target host, or with --runtime and --architecture"
-        )
-    wanted = lambda_target(runtime, architecture)
-    return given if given and (given.python, given.architecture) == (wanted.python, wanted.architecture) else wanted
+    wanted = lambda_target(runtime or f"python{given.python}", architecture or given.architecture)
+    return given if (given.python, given.architecture) == (wanted.python, wanted.architecture) else wanted
+
+
+def _settings(path: Path, manifest_path: Path, subscription: str | None) -> dict[str, str]:
+    """What a deployment sets for the function: of ``subscription``, or of the one that the zip was built for."""
+    manifest = Manifest.load(manifest_path)
+    name = subscription or whose_settings(manifest, path, read_stamp(path).name)
+    return function_environment(manifest, name, REGION, str(manifest_path))
 
 
 def _variables(pairs: list[str]) -> dict[str, str]:

@@ -42,10 +42,12 @@ def test_the_manifest_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(bundle("nope").exception, SubscriptionNotFound)
 
 
-def test_a_subscription_outside_of_lambda_needs_a_target() -> None:
-    result = bundle("ledger.post", "-m", GOLDEN / "everything.json")
+@pytest.mark.parametrize("options", [(), ("--target", "host"), ("--runtime", "python3.13", "--architecture", "arm64")])
+def test_a_subscription_on_a_worker_is_refused_whatever_the_target(options: tuple[str, ...]) -> None:
+    result = bundle("ledger.post", "-m", GOLDEN / "everything.json", *options)
     assert isinstance(result.exception, UnusableProject)
-    assert "--target host" in str(result.exception)
+    assert "ledger.post runs on a worker in" in str(result.exception)
+    assert "render one for Lambda: towpath manifest render --environment" in str(result.exception)
 
 
 def test_a_folder_that_is_no_project_is_refused() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bundling.errors import UnusableProject
-from bundling.selection import function_environment, select
+from bundling.selection import function_environment, select, whose_settings
 from bundling.target import lambda_target
 from towpath.errors import SubscriptionNotFound
 from towpath.function_settings import FunctionSettings
@@ -25,10 +25,13 @@ def test_a_subscription_on_lambda_has_its_functions_target() -> None:
     assert selection.target == lambda_target("python3.13", "arm64")
 
 
-def test_a_subscription_on_a_database_has_a_handler_and_no_target() -> None:
-    selection = select(EVERYTHING, "ledger.post")
-    assert selection.handlers == ("shop.ledger:post",)
-    assert selection.target is None
+def test_a_subscription_on_a_worker_is_refused_with_the_manifest_that_it_needs() -> None:
+    with pytest.raises(UnusableProject) as caught:
+        select(EVERYTHING, "ledger.post", "manifest.json")
+    assert str(caught.value) == (
+        "ledger.post runs on a worker in manifest.json; "
+        "render one for Lambda: towpath manifest render --environment prod --output aws.json"
+    )
 
 
 def test_a_subscription_without_handler_is_refused() -> None:
@@ -73,6 +76,26 @@ def test_a_functions_environment_is_what_its_deployment_sets() -> None:
     assert environment["TOWPATH_DEAD_LETTER_QUEUE_URL"] != queue
 
 
-@pytest.mark.parametrize("name", ["ledger.post", "orders.index", "nope"])
+@pytest.mark.parametrize("name", ["ledger.post", "orders.index"])
 def test_what_has_no_function_has_no_environment(name: str) -> None:
-    assert function_environment(EVERYTHING, name, "eu-west-1") == {}
+    with pytest.raises(UnusableProject, match=f"{name} runs on a worker in aws.json"):
+        function_environment(EVERYTHING, name, "eu-west-1", "aws.json")
+
+
+def test_what_something_else_consumes_has_no_environment() -> None:
+    with pytest.raises(UnusableProject, match=r"'orders\.partner' has no handler"):
+        function_environment(EVERYTHING, "orders.partner", "eu-west-1")
+
+
+def test_a_zip_of_one_subscription_gets_its_settings() -> None:
+    assert whose_settings(EVERYTHING, Path("orders.paused.zip"), "orders.paused") == "orders.paused"
+    assert whose_settings(DOCUMENTS, Path("x.zip"), DOCUMENTS.name) == "documents.convert"  # there is no other
+
+
+def test_a_zip_of_several_subscriptions_needs_to_be_told_whose_settings_it_gets() -> None:
+    with pytest.raises(UnusableProject) as caught:
+        whose_settings(EVERYTHING, Path("dist/everything.zip"), "everything")
+    held = sorted(name for name, found in EVERYTHING.subscriptions.items() if found.aws and found.aws.function)
+    assert str(caught.value) == (
+        f"everything.zip holds {len(held)} subscriptions; say whose settings it gets: --subscription {held[0]}"
+    )
