@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sns.type_defs import PublishBatchRequestEntryTypeDef
 
     from towpath.manifest import AwsTopic
-    from towpath.message import AttributeValue
 
-_UNCARRIED = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _GROUP_ID = re.compile(rf"[!-~]{{1,{limits.SQS_GROUP_ID_LENGTH}}}")
 
 
@@ -68,15 +66,6 @@ def request(entry: Entry, topic: AwsTopic) -> PublishBatchRequestEntryTypeDef:
     elif topic.fair and message.partition_key is not None:
         made["MessageGroupId"] = group_id(message.partition_key)
     return made
-
-
-def uncarried_attribute(attributes: Mapping[str, AttributeValue]) -> str | None:
-    """The name of an attribute with text that SQS refuses, so that SNS would take the message and drop it.
-
-    SQS carries the characters of XML 1.0: no control characters but tab and line ends, no U+FFFE, no U+FFFF (Amazon SQS
-    API reference, MessageAttributeValue). In the body, JSON's escapes stand for the others.
-    """
-    return next((name for name, value in attributes.items() if _UNCARRIED.search(attribute_text(value))), None)
 
 
 def group_id(partition_key: str) -> str:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from aws_transport.batches import Entry, batches, request, uncarried_attribute
+from aws_transport.batches import Entry, batches, request
 from aws_transport.bindings import TopicBinding
 from aws_transport.faults import code_of, entry_error, publish_error
 from towpath.envelope import Prepared, Sources, prepare
 from towpath.errors import Unsupported
 from towpath.manifest import AwsTopic, Topic
 from towpath.message import NewMessage, PublishError, PublishResult
+from towpath.validation import require_messages
 
 if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
@@ -50,6 +51,7 @@ class SnsPublisher:
         """
         if connection is not None:
             raise Unsupported("publish(connection=...) needs a database transport: SNS takes part in no transaction")
+        require_messages(messages)
         results: dict[int, PublishResult] = {}
         entries: list[Entry] = []
         for position, message in enumerate(messages):
@@ -73,7 +75,7 @@ class SnsPublisher:
         prepared = prepare(name, message, topic.max_payload_bytes, self.sources)
         if isinstance(prepared, PublishError):
             return _rejected(None, prepared)
-        fault = _unsendable(name, topic, message) or _uncarried(prepared)
+        fault = _unsendable(name, topic, message)
         if fault is None and name not in self.bindings:
             problem = f"topic {name!r} has no bindings: deploy the manifest, and give the bindings of that deployment"
             fault = PublishError(code="TopicUnbound", message=problem)
@@ -118,14 +120,6 @@ def _unsendable(name: str, topic: Topic, message: NewMessage) -> PublishError | 
         problem = "SNS holds no message back; publish it without deliver_after, or to a topic on a database"
         return PublishError(code="DelayUnsupported", message=problem)
     return None
-
-
-def _uncarried(prepared: Prepared) -> PublishError | None:
-    name = uncarried_attribute(prepared.message.attributes)
-    if name is None:
-        return None
-    problem = f"attribute {name!r} holds a control character, U+FFFE or U+FFFF, which SQS does not carry; leave it out"
-    return PublishError(code="InvalidAttributes", message=problem)
 
 
 def _answers(batch: Sequence[Entry], response: PublishBatchResponseTypeDef) -> dict[int, PublishResult]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from aws_transport.address import Address
 from aws_transport.bindings import BINDINGS_VARIABLE, Bindings
@@ -118,6 +118,12 @@ class AwsTransport:
     def close(self) -> None:
         """Close the connections."""
         self.clients.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _on_aws(self) -> dict[str, Subscription]:
         return {name: s for name, s in self.manifest.subscriptions.items() if s.aws is not None}

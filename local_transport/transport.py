@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Self
 
 from sqlalchemy.engine import Connection
 
@@ -24,6 +24,7 @@ from towpath.message import NewMessage, PublishResult, utc_now
 from towpath.ports import Capability, Consumer, Operator
 from towpath.settlement import SubscriptionPolicy
 from towpath.transports import Applied, Options
+from towpath.validation import require_messages
 
 CAPABILITIES: Final[frozenset[Capability]] = frozenset(
     {
@@ -70,6 +71,7 @@ class DatabaseTransport:
         ``connection``, a SQLAlchemy Connection or Session of this database, makes it a part of the caller's
         transaction; the database's own errors are passed on then. Raises ``TypeError`` for anything else.
         """
+        require_messages(messages)
         return self._publisher.publish(topic, messages, None if connection is None else _connection_of(connection))
 
     def policies(self) -> Mapping[str, SubscriptionPolicy]:
@@ -106,6 +108,12 @@ class DatabaseTransport:
     def close(self) -> None:
         """Close every connection."""
         self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def warn_of_difference(self, manifest: Manifest) -> None:
         """Log one warning when ``manifest`` says something else than what is applied."""

@@ -39,3 +39,8 @@ def __getattr__(name: str) -> Any:
 
         return connect
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What there is to use, ``connect`` among it."""
+    return sorted(__all__)

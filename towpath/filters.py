@@ -84,10 +84,17 @@ def _condition_mistakes(condition: object, path: str) -> Iterator[Mistake]:
     elif operator == "anything-but":
         yield from _anything_but_mistakes(operand, f"{path}.anything-but")
     else:
-        yield Mistake(path=path, problem=f"has the operator {operator!r}; allowed here are {_OPERATORS}")
+        yield Mistake(path=path, problem=_refused_operator(operator))
 
 
 _OPERATORS = "exists, prefix, anything-but"
+_COMING = frozenset({"suffix", "equals-ignore-case", "numeric", "cidr", "wildcard", "$or"})
+
+
+def _refused_operator(operator: object) -> str:
+    if operator in _COMING:
+        return f"has the operator {operator!r}, which Towpath does not support yet; allowed are {_OPERATORS}"
+    return f"has the operator {operator!r}, which SNS does not know; allowed are {_OPERATORS}"
 
 
 def _prefix_mistakes(operand: object, path: str) -> Iterator[Mistake]:

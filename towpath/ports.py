@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from towpath.context import Progress
 from towpath.message import NewMessage, PublishResult
@@ -126,6 +126,12 @@ class Transport(Publisher, Protocol):
 
     def close(self) -> None:
         """Close connections. Nothing of the transport may be used afterwards."""
+
+    def __enter__(self) -> Self:
+        """The transport itself: ``with towpath.connect(...) as transport:`` closes it at the end."""
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
 
 
 @runtime_checkable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +17,21 @@ _CORRELATION_ID = re.compile(r"[!-~]{1,200}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# SQS drops a message of SNS with such text in an attribute: it carries the characters of XML 1.0 (Amazon SQS API
+# reference, MessageAttributeValue). Refused on every transport, so that a message travels on each.
+_UNCARRIED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
+def require_messages(messages: object) -> None:
+    """Raise ``TypeError`` for what is no sequence of ``NewMessage``: the caller's code is wrong, not a message."""
+    if isinstance(messages, NewMessage):
+        raise TypeError("publish takes a list of messages; write publish(topic, [message])")
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        raise TypeError(f"publish takes a list of NewMessage, not a {type(messages).__name__}")
+    for position, message in enumerate(messages):
+        if not isinstance(message, NewMessage):
+            problem = f"message {position} is a {type(message).__name__}; write NewMessage(payload=...)"
+            raise TypeError(f"publish takes a list of NewMessage: {problem}")
 
 
 def first_fault(new: NewMessage) -> PublishError | None:
@@ -35,12 +50,13 @@ def _id_fault(new: NewMessage) -> str | None:
 
 
 def _payload_fault(new: NewMessage) -> str | None:
-    if new.payload_ref is not None:
+    reference: object = new.payload_ref  # whatever the caller put there
+    if reference is not None:
         if new.payload is not ABSENT:
             return "a message carries payload or payload_ref, not both"
-        if not isinstance(new.payload_ref, PayloadRef):
-            return f"payload_ref must be a PayloadRef, not {_shown(new.payload_ref)}"
-        return ref_fault(asdict(new.payload_ref))
+        if not isinstance(reference, PayloadRef):
+            return f"payload_ref must be a PayloadRef, not {_shown(reference)}"
+        return ref_fault(asdict(reference))
     return None if new.payload is ABSENT else json_fault(new.payload)
 
 
@@ -62,6 +78,10 @@ def _correlation_fault(new: NewMessage) -> str | None:
         return "causation_id must be the id of a message (a UUID in lower-case text)"
     if new.traceparent is not None and not _matches(_TRACEPARENT, new.traceparent):
         return "traceparent must be a W3C trace context header"
+    return None
+
+
+def _times_fault(new: NewMessage) -> str | None:
     for name in ("deliver_after", "expires_at"):
         moment = getattr(new, name)
         if moment is not None and not _is_moment(moment):
@@ -85,6 +105,7 @@ _CHECKS: tuple[tuple[PublishCode, Callable[[NewMessage], str | None]], ...] = (
     ("InvalidMessageId", _id_fault),
     ("InvalidPayload", _payload_fault),
     ("InvalidAttributes", _attributes_fault),
+    ("InvalidAttributes", _times_fault),
     ("InvalidPartitionKey", _partition_key_fault),
     ("InvalidCorrelationId", _correlation_fault),
     ("InvalidDeduplication", _deduplication_fault),
@@ -201,6 +222,8 @@ def _attribute_problem(value: object) -> str | None:
 def _attribute_text_problem(value: str) -> str | None:
     if not 1 <= len(value) <= limits.ATTRIBUTE_VALUE_LENGTH:
         return f"must be 1 to {limits.ATTRIBUTE_VALUE_LENGTH} characters long, not {len(value)}"
+    if _UNCARRIED.search(value):
+        return "holds a control character, U+FFFE or U+FFFF, which SQS does not carry; leave it out"
     return None if _is_text(value) else "holds a lone surrogate, which UTF-8 cannot carry"
 
 

@@ -225,11 +225,12 @@ def test_attributes_weigh_name_type_and_value_in_bytes():
     assert attributes_bytes({"ab": "ä", "n": 10}) == 10 + 1 + 6 + 2
 
 
+carried = st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff")  # what SQS takes
 attribute_values = (
-    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10)
+    st.text(carried, min_size=1, max_size=10)
     | st.integers(-(10**9), 10**9)
     | st.floats(-1e9, 1e9)
-    | st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5), max_size=3).map(tuple)
+    | st.lists(st.text(carried, min_size=1, max_size=5), max_size=3).map(tuple)
 )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath.message import NewMessage, PayloadRef, PublishError
-from towpath.validation import attributes_fault, first_fault, json_fault, ref_fault
+from towpath.validation import attributes_fault, first_fault, json_fault, ref_fault, require_messages
 
 ID = "0190a5d2-0000-7000-8000-000000000000"
 AWARE = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
@@ -230,7 +230,6 @@ def test_other_attribute_names_and_those_of_towpath_are_refused(name):
         "v",
         "x" * 256,
         "😀" * 256,
-        "\0",
         0,
         -0.0,
         1e9,
@@ -366,7 +365,7 @@ def test_aware_times_are_accepted(field, moment):
     ],
 )
 def test_naive_times_and_those_that_utc_cannot_write_are_refused(field, moment):
-    assert code(**{field: moment}) == "InvalidCorrelationId"
+    assert code(**{field: moment}) == "InvalidAttributes"
 
 
 # --- deduplication ---------------------------------------------------------------------------------------------
@@ -432,4 +431,37 @@ def test_checking_a_message_never_raises_whatever_its_fields_hold(fields):
 
 @given(st.sampled_from(["deliver_after", "expires_at"]), st.datetimes(timezones=st.none() | st.timezones()))
 def test_checking_a_time_never_raises_whatever_its_zone(field, moment):
-    assert code(**{field: moment}) in (None, "InvalidCorrelationId")
+    assert code(**{field: moment}) in (None, "InvalidAttributes")
+
+
+@pytest.mark.parametrize("field", ["deliver_after", "expires_at"])
+@pytest.mark.parametrize("value", [datetime(2026, 1, 1), 60, timedelta(minutes=5), "2026-01-01"])  # noqa: DTZ001
+def test_a_time_that_is_no_datetime_with_a_zone_is_refused(field, value):
+    fault = first_fault(NewMessage(payload={}, **{field: value}))
+    assert fault.code == "InvalidAttributes"
+    assert field in fault.message
+
+
+@pytest.mark.parametrize("text", ["\x00", "a\x1fb", "\ufffe", "\uffff"])
+def test_an_attribute_with_a_character_that_sqs_does_not_carry_is_refused_on_every_transport(text):
+    assert first_fault(NewMessage(attributes={"kind": text})).code == "InvalidAttributes"
+    assert first_fault(NewMessage(attributes={"kinds": ["ok", text]})).code == "InvalidAttributes"
+
+
+@pytest.mark.parametrize("text", ["tab\t", "line\r\n", "\ufffd", "\U0010ffff"])
+def test_an_attribute_may_hold_every_character_that_sqs_carries(text):
+    assert first_fault(NewMessage(attributes={"kind": text})) is None
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        (NewMessage(), r"write publish\(topic, \[message\]\)"),
+        ([NewMessage(), {"a": 1}], "message 1 is a dict"),
+        ("text", "not a str"),
+        (None, "not a NoneType"),
+    ],
+)
+def test_what_is_no_list_of_messages_is_a_mistake_in_the_callers_code(messages, problem):
+    with pytest.raises(TypeError, match=problem):
+        require_messages(messages)
