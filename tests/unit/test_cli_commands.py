@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -59,3 +60,35 @@ def test_the_help_lists_the_commands_that_are_installed():
     assert ran.returncode == 0
     assert " publish " in ran.stdout
     assert " db " not in ran.stdout
+
+
+@pytest.mark.parametrize(("typo", "meant"), [("pubish", "publish"), ("stat", "stats"), ("deadletters", "dead-letters")])
+def test_a_command_that_is_none_is_told_the_nearest(typo, meant):
+    result = towpath(typo)
+    assert result.exit_code == 2
+    assert f"No such command {typo!r}. Did you mean {meant!r}" in result.stderr
+
+
+def test_a_command_like_no_other_is_told_nothing():
+    assert "Did you mean" not in towpath("xyzzy").stderr
+
+
+@pytest.mark.parametrize("call", [["stats"], ["dead-letters", "list"], ["work", "s"], ["publish", "t", "1"]])
+def test_a_missing_transport_is_told_with_an_example(monkeypatch, call):
+    monkeypatch.delenv("TOWPATH_TRANSPORT", raising=False)
+    result = towpath(*call)
+    assert result.exit_code == 2
+    told = "Missing option '--transport' (env var: 'TOWPATH_TRANSPORT'). For example: --transport sqlite:///dev.db"
+    assert told in " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("call", [["apply"], ["db", "upgrade"]])
+def test_a_missing_database_is_told_with_an_example(monkeypatch, call):
+    monkeypatch.delenv("TOWPATH_TRANSPORT", raising=False)
+    told = " ".join(towpath(*call).stderr.replace("│", " ").split())
+    assert "(env var: 'TOWPATH_TRANSPORT'). For example: --database sqlite:///dev.db" in told
+
+
+def test_version_is_that_of_the_package():
+    result = towpath("--version")
+    assert (result.exit_code, result.stdout) == (0, f"towpath {version('towpath')}\n")

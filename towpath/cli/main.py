@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import version as version_of
 from typing import Any, Final
 
 import typer
@@ -59,6 +60,22 @@ class _Commands(TyperGroup):
         """The names, Towpath's own first."""
         return [name for name in (*_BUILT_IN, *sorted(_extensions())) if self._is_installed(ctx, name)]
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that is called; a word that is none is told the nearest one."""
+        named: dict[str, Any] = dict.fromkeys((*_BUILT_IN, *_extensions()))
+        self.commands = named  # Typer takes its suggestions from here
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; for a missing URL, the one thing that everybody forgets once, there is an example."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            forgotten = [name for name in getattr(error.param, "opts", ()) if name in ("--transport", "--database")]
+            if type(error) is not typer.BadParameter and forgotten and not error.message:
+                error.message = f"For example: {forgotten[0]} sqlite:///dev.db"
+            raise
+
     def _is_installed(self, ctx: Any, name: str) -> bool:
         try:
             self.get_command(ctx, name)
@@ -107,10 +124,19 @@ def build_app() -> typer.Typer:
     return app
 
 
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - Typer gives the flag
+    if wanted:
+        sys.stdout.write(f"towpath {version_of('towpath')}\n")
+        raise typer.Exit
+
+
 def _root(
     context: typer.Context,
     *,
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of a failure.", envvar="TOWPATH_DEBUG"),
+    version: bool = typer.Option(  # noqa: ARG001 - it ends the command line before this is called
+        False, "--version", help="Print Towpath's version.", is_eager=True, callback=_print_version
+    ),
 ) -> None:
     context.obj = debug
 
