@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from bundling.annotations import require_pydantic
 from bundling.archive import sha256, write_zip
 from bundling.binaries import foreign_binaries
 from bundling.bytecode import compile_tree, find_interpreter
@@ -113,13 +114,14 @@ def _fill(request: BundleRequest, project: Project, tree: Path) -> None:
     dependencies.install(resolution, wheels, tree)
     if not project.is_package:
         copy_handlers(project, request.handlers, tree)
-    _require_modules(tree, request.handlers, request.entry_point)
+    _require_what_handlers_import(tree, request.handlers, request.entry_point)
 
 
-def _require_modules(tree: Path, handlers: Sequence[str], entry_point: str) -> None:
+def _require_what_handlers_import(tree: Path, handlers: Sequence[str], entry_point: str) -> None:
     require_module(tree, entry_point.rpartition(".")[0], _TOWPATH_MISSING)
     for handler in handlers:
         require_module(tree, handler.partition(":")[0], "the wheel of the project does not have the handler's module")
+        require_pydantic(tree, handler)
 
 
 def _compiler(request: BundleRequest) -> Path:

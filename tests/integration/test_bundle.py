@@ -250,6 +250,13 @@ def test_a_project_without_towpath_is_told_what_to_add(project: Path, tmp_path: 
         build(request(project, tmp_path / "dist", handler="app.work:process"))
 
 
+def test_a_handler_of_a_typed_message_is_told_to_add_pydantic(project: Path, tmp_path: Path) -> None:
+    handler = "from towpath import Message\n\n\ndef process(message: Message[dict], context):\n    ...\n"
+    (project / "app" / "work.py").write_text(handler)
+    with pytest.raises(UnusableProject, match=r"app\.work:process takes Message\[dict\].* add pydantic"):
+        build(request(project, tmp_path / "dist", handler="app.work:process"))
+
+
 def test_a_package_that_is_not_what_was_locked_is_refused(project: Path, tmp_path: Path) -> None:
     wrong = "0" * 64
     (project / "requirements.txt").write_text(f"towpath[lambda]\njmespath==1.1.0 --hash=sha256:{wrong}\n")
