@@ -169,8 +169,10 @@ def test_a_condition_must_be_text_or_an_object_of_one_operator(condition):
 @pytest.mark.parametrize("operator", ["suffix", "numeric", "wildcard", "cidr", "equals-ignore-case", "$or"])
 def test_an_operator_of_sns_that_is_not_there_yet_is_refused_as_that(operator):
     assert mistakes({"kind": [{operator: "x"}]}) == [
-        f"kind[0]: has the operator {operator!r}, which Towpath does not support yet; "
-        "allowed are exists, prefix, anything-but"
+        (
+            f"kind[0]: has the operator {operator!r}, which Towpath does not support yet; "
+            "allowed are exists, prefix, anything-but"
+        )
     ]
 
 

@@ -192,8 +192,10 @@ def test_every_mistake_of_a_filter_is_told_at_its_path() -> None:
     assert refused(s={"filter": {"kind": "pdf", "size": [{"prefix": ""}, {"numerc": 1}]}}) == [
         "subscriptions.s.filter.kind: must be a non-empty list of conditions",
         "subscriptions.s.filter.size[0].prefix: must be non-empty text",
-        "subscriptions.s.filter.size[1]: has the operator 'numerc', which SNS does not know; "
-        "allowed are exists, prefix, anything-but",
+        (
+            "subscriptions.s.filter.size[1]: has the operator 'numerc', which SNS does not know; "
+            "allowed are exists, prefix, anything-but"
+        ),
     ]
 
 
