@@ -42,10 +42,28 @@ def test_a_table_for_a_pipe_breaks_no_name_whatever_its_width(capsys):
     assert "documents.convert." * 8 in capsys.readouterr().out
 
 
-def test_a_table_keeps_to_the_width_that_was_asked_for(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    print_table(["a"], [["x" * 100]])
-    assert max(map(len, capsys.readouterr().out.splitlines())) == 40
+def test_a_table_for_a_pipe_may_be_wider_than_any_terminal(capsys):
+    print_table(["a", "b"], [["x" * 700, "y" * 700], ["1", "2"]])
+    assert f"│ {'x' * 700} │ {'y' * 700} │" in capsys.readouterr().out.splitlines()
+
+
+def test_a_row_for_a_pipe_stays_one_line(capsys):
+    print_table(["a", "b"], [["one\ntwo\r\nthree", 1]])
+    assert capsys.readouterr().out.splitlines()[3] == "│ one two three │ 1 │"
+
+
+def test_a_table_that_fits_the_width_stays_a_table(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "13")
+    print_table(["a", "b"], [["1234", "5"]])
+    assert "│ 1234 │ 5 │" in capsys.readouterr().out
+
+
+def test_a_table_that_does_not_fit_shows_each_row_as_a_block_and_breaks_no_name(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    print_table(["name", "pending"], [["documents.convert." * 3, 1], ["short", None]], title="Two of them")
+    assert capsys.readouterr().out == (
+        f"Two of them\n\nname     {'documents.convert.' * 3}\npending  1\n\nname     short\npending  -\n"
+    )
 
 
 def test_json_is_one_document_in_utf_8(capsys):
