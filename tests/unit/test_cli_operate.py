@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,9 @@ from typer.testing import CliRunner, Result
 
 from towpath import NewMessage, connect
 from towpath.cli.main import build_app
+from towpath.cli.operate import print_dead_letters
 from towpath.errors import InvalidManifest, SubscriptionNotFound
-from towpath.ports import Transport
+from towpath.ports import DeadLetterEntry, Transport
 from towpath.resolve import resolve
 from towpath.settlement import DeadLettering, Failure
 from towpath.topology import parse_topology
@@ -126,6 +127,25 @@ def test_dead_letters_are_listed_with_reason_and_the_errors_first_line(operate):
     assert "ValueError: [bad]" in row
     assert "second line" not in result.stdout
     assert "order" not in row.replace("orders.bill", "")  # no payload
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("FatalError: no account", "FatalError"),
+        ("FatalError: no account\nTraceback ...", "FatalError"),
+        ("ValueError: no account at all", "ValueError: no account at all"),
+        ("ValueError: 7\nTraceback ...", "ValueError: 7"),
+        ("ValueError", "ValueError"),
+        ("", "-"),
+    ],
+)
+def test_an_error_that_only_repeats_the_reason_is_shown_once(capsys, error, shown):
+    facts = {"delivery_id": "1", "subscription": "s", "message_id": "m", "attempts": 1, "body": "{}"}
+    entry = DeadLetterEntry(**facts, reason="no account", error=error, dead_since=datetime.now(UTC))
+    print_dead_letters([entry])
+    row = capsys.readouterr().out.splitlines()[3].split("│")
+    assert [cell.strip() for cell in row[5:7]] == ["no account", shown]
 
 
 def test_dead_letters_as_json_carry_the_whole_error_and_the_body(operate):

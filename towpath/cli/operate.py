@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -112,6 +113,11 @@ def list_dead_letters(
     if as_json:
         print_json([_entry_json(entry) for entry in entries])
         return
+    print_dead_letters(entries)
+
+
+def print_dead_letters(entries: Iterable[DeadLetterEntry]) -> None:
+    """Dead letters for people: never a body."""
     headings = ("subscription", "message", "attempts", "since", "reason", "error")
     print_table(headings, (_entry_row(entry) for entry in entries))
 
@@ -127,5 +133,13 @@ def _entry_row(entry: DeadLetterEntry) -> tuple[object, ...]:
         entry.attempts,
         format_time(entry.dead_since),
         entry.reason,
-        entry.error.partition("\n")[0],
+        _news_of(entry.error, entry.reason),
     )
+
+
+def _news_of(error: str, reason: str) -> str | None:
+    """The error's first line, or no more than its type where the rest of it is the reason."""
+    kind, colon, told = error.partition(": ")
+    if colon and (told == reason or told.startswith(f"{reason}\n")):
+        return kind
+    return error.partition("\n")[0] or None
