@@ -58,8 +58,8 @@ def command_line_page() -> str:
         "# Command line",
         "",
         "Tables are for people; `--json`, where a command has it, is for programs. Exit 0 is success, 1 a failure or a",
-        "finding, 2 wrong use or a topology with mistakes. A failure is one sentence; `towpath --debug` shows its traceback.",
-        "The transport comes from `--transport` or `TOWPATH_TRANSPORT`, the manifest from `--manifest` or",
+        "finding, 2 wrong use or a topology with mistakes. A failure is one sentence; `towpath --debug` shows its",
+        "traceback. The transport comes from `--transport` or `TOWPATH_TRANSPORT`, the manifest from `--manifest` or",
         "`TOWPATH_MANIFEST`, the bindings from `--bindings` or `TOWPATH_BINDINGS`.",
     ]
     for path, command in _commands("towpath", get_command(build_app())):
@@ -88,9 +88,15 @@ def _row(parameter: Any) -> str | None:
         return None
     is_option = parameter.param_type_name == "option"
     names = ", ".join(parameter.opts) if is_option else parameter.name.upper()
+    meaning = (parameter.help or "").replace("|", "&#124;")
+    return f"| `{names}` | {_default(parameter)} | {meaning} |"
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return "required"
     default = parameter.default
-    shown = "required" if parameter.required else "" if default in (None, False) or callable(default) else f"`{default}`"
-    return f"| `{names}` | {shown} | {(parameter.help or '').replace('|', '&#124;')} |"
+    return "" if default in (None, False) or callable(default) else f"`{default}`"
 
 
 PAGES = {"transports.md": transports_page, "command-line.md": command_line_page}
