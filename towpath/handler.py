@@ -64,7 +64,7 @@ def inspected(function: Any, path: str = "") -> Handler:
         signature.bind(None, None)
     except (TypeError, ValueError) as error:
         raise HandlerNotFound(path, "must take two arguments: (message, context)") from error
-    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004 - not asked whether it is there
     if any(inspect.isgeneratorfunction(f) or inspect.isasyncgenfunction(f) for f in (function, called)):
         raise HandlerNotFound(path, "is a generator; a handler returns an outcome and yields nothing")
     first = next(iter(signature.parameters.values()))

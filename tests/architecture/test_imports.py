@@ -1,0 +1,73 @@
+"""Who may import whom, and what is loaded with what: the distribution goes into every Lambda zip."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WITH_OTHERS = {"cli", "topology", "resolve", "__main__"}  # these may load pydantic, Typer and Rich
+CORE = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "towpath").rglob("*.py")
+    if path.relative_to(ROOT).with_suffix("").parts[1] not in WITH_OTHERS
+)
+LOADED = """
+import json, sys
+before = set(sys.modules)
+for name in json.loads(sys.argv[1]):
+    __import__(name)
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def loaded_by(*modules: str) -> set[str]:
+    """What a fresh process has loaded once it has imported ``modules``."""
+    command = [sys.executable, "-c", LOADED, json.dumps(modules)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    return set(json.loads(done.stdout))
+
+
+def foreign(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names) - {"towpath"}
+
+
+def test_every_import_contract_is_kept():
+    lint = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_importing_towpath_loads_the_standard_library_only():
+    loaded = loaded_by("towpath")
+    assert foreign(loaded) == set()
+    assert not {"tomllib", "asyncio", "importlib.metadata", "towpath.manifest", "towpath.worker"} & loaded
+
+
+def test_the_core_without_topology_and_commands_loads_the_standard_library_only():
+    assert len(CORE) > 15
+    loaded = loaded_by(*(name.removesuffix(".__init__") for name in CORE))
+    assert foreign(loaded) == set()
+    assert "tomllib" not in loaded
+
+
+def test_a_transport_is_loaded_only_when_it_is_asked_for():
+    loaded = loaded_by("towpath.transports", "towpath.worker")
+    assert not {"aws_transport", "local_transport", "lambda_runtime", "bundling"} & foreign(loaded)
+
+
+def test_what_a_user_needs_comes_from_towpath_itself():
+    import towpath
+
+    names = {"Complete", "Context", "DeadLetter", "FatalError", "Message", "NewMessage", "Outcome", "Retry", "connect"}
+    assert names <= set(towpath.__all__)
+    assert all(hasattr(towpath, name) for name in towpath.__all__)
+
+
+def test_towpath_has_nothing_else():
+    import towpath
+
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = towpath.nothing
