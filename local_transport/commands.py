@@ -11,6 +11,7 @@ import typer
 
 from local_transport.connections import Database, upgrade_command
 from local_transport.schema import SchemaState, schema_state, upgrade
+from towpath.cli.options import require_file
 from towpath.cli.output import JsonFlag, console, print_json
 
 app = typer.Typer(help="The schema of a database.", no_args_is_help=True)
@@ -45,6 +46,7 @@ def check(*, database: DatabaseOption, as_json: JsonFlag = False) -> None:
 
     Example: towpath db check --database postgresql://host/name
     """
+    require_file(database)
     with _opened(database) as opened:
         state = schema_state(opened)
         label = opened.label

@@ -155,6 +155,10 @@ class SubscriptionNotFound(TowpathError):
         super().__init__(f"there is no subscription {name!r}; {repair}")
 
 
+class NothingApplied(TowpathError):
+    """The database has no subscriptions: nothing is applied to it yet, or it is not the one that was meant."""
+
+
 class ApplyRefused(TowpathError):
     """Applying the manifest would lose deliveries; nothing was changed. ``reasons`` lists each conflict."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
+from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, require_subscriptions
 from towpath.cli.output import JsonFlag, console, print_json, print_table
 from towpath.errors import Unsupported
 from towpath.manifest import Manifest
@@ -71,6 +71,7 @@ def stats(
     """
     with opened(transport, manifest, bindings) as open_transport:
         rows = open_transport.operator().stats()
+        require_subscriptions(open_transport, transport, rows)
     if as_json:
         print_json([_stats_json(row) for row in rows])
         return
@@ -108,7 +109,9 @@ def list_dead_letters(
     """
     with opened(transport, manifest, bindings) as open_transport:
         operator = open_transport.operator()
-        names = [subscription] if subscription is not None else [row.subscription for row in operator.stats()]
+        known = [row.subscription for row in operator.stats()]
+        require_subscriptions(open_transport, transport, known)
+        names = [subscription] if subscription is not None else known
         entries = [entry for name in names for entry in operator.dead_letters(name, limit)][:limit]
     if as_json:
         print_json([_entry_json(entry) for entry in entries])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
+from towpath.errors import NothingApplied
 from towpath.ports import Transport
-from towpath.transports import connect
+from towpath.transports import TopologyStore, connect
 
 TransportOption: TypeAlias = Annotated[
     str,
@@ -35,9 +37,45 @@ BindingsOption: TypeAlias = Annotated[
 
 @contextmanager
 def opened(url: str, manifest: Path | None, bindings: Path | None) -> Iterator[Transport]:
-    """The transport at ``url``, closed at the end."""
+    """The transport at ``url``, closed at the end.
+
+    Raises ``NothingApplied`` for a database file that is not there: only ``apply`` and ``db upgrade`` make one.
+    """
+    require_file(url)
     transport = connect(url, manifest, bindings=bindings)
     try:
         yield transport
     finally:
         transport.close()
+
+
+def require_file(url: str) -> None:
+    """Raise ``NothingApplied`` when ``url`` names a database file that could be there and is not."""
+    file = _file_of(url)
+    if file is not None and file.parent.is_dir() and not file.exists():
+        raise nothing_applied(url)
+
+
+def require_subscriptions(transport: Transport, url: str, found: Collection[object]) -> None:
+    """Raise ``NothingApplied`` when nothing was ``found`` of the subscriptions that a database keeps itself."""
+    if not found and isinstance(transport, TopologyStore):
+        raise nothing_applied(url)
+
+
+def nothing_applied(url: str) -> NothingApplied:
+    """The error for a database without subscriptions; with a file it may be the wrong folder."""
+    file = _file_of(url)
+    where = f" ({file})" if file is not None else ""
+    folder = ", or go to the folder that has your database" if file is not None else ""
+    return NothingApplied(f"{without_password(url)}{where} has no subscriptions; run 'towpath apply'{folder}")
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown, without its options too."""
+    return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", url).partition("?")[0]
+
+
+def _file_of(url: str) -> Path | None:
+    """The file of an embedded database, from the root; ``None`` for any other transport."""
+    scheme, _, path = url.partition("?")[0].partition(":///")
+    return Path(path).absolute() if path and scheme.partition("+")[0] == "sqlite" else None

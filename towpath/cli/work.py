@@ -12,7 +12,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from towpath.cli.logs import start_logging
-from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
+from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, require_subscriptions
 from towpath.cli.output import JsonFlag, console, print_json
 from towpath.errors import SubscriptionNotFound
 from towpath.settlement import SubscriptionPolicy
@@ -63,7 +63,9 @@ def work(
         idle_exit=None if idle_exit is None else timedelta(seconds=idle_exit),
     )
     with opened(transport, manifest, bindings) as open_transport:
-        worker = Worker(open_transport, _chosen(subscriptions, open_transport.policies()), options)
+        policies = open_transport.policies()
+        require_subscriptions(open_transport, transport, policies)
+        worker = Worker(open_transport, _chosen(subscriptions, policies), options)
         _drain_on_signals(worker)
         counts = worker.run()
     _report(counts, as_json=as_json)
