@@ -135,7 +135,7 @@ class DatabaseConsumer:
     def _report_ended(self, claimed: Claimed) -> None:
         for delivery_id in claimed.ended:
             facts = {"subscription": self._name, "delivery_id": delivery_id, "reason": ATTEMPTS_EXCEEDED}
-            self._means.log.info("delivery dead", extra=facts | {"state": "dead"})
+            self._means.log.error("delivery dead", extra=facts | {"state": "dead"})
 
     # Settling
 

@@ -59,7 +59,7 @@ class Sweep:
 
     def _report(self, row: Any) -> None:
         ids = {"delivery_id": delivery_id(row.message_ordinal, row.subscription_id), "attempt": row.attempt}
-        self._log.info("delivery dead", extra=ids | {"state": "dead", "reason": ATTEMPTS_EXCEEDED})
+        self._log.error("delivery dead", extra=ids | {"state": "dead", "reason": ATTEMPTS_EXCEEDED})
 
 
 def _end_last_attempts() -> UpdateBase:

@@ -198,13 +198,14 @@ class Dispatcher:
     def _retry(self, delivery: Delivery, after: object, failure: Failure) -> Decision:
         if delivery.attempt >= self.policy.max_attempts:
             return DeadLettering(delivery=delivery, reason="MaxAttemptsExceeded", failure=failure)
+        most = self.policy.max_attempts
         if isinstance(after, timedelta | int | float):
-            return Retrial(delivery=delivery, delay=clamp(after), failure=failure)
+            return Retrial(delivery=delivery, delay=clamp(after), failure=failure, max_attempts=most)
         if after is not None:
             problem = f"{failure.message} (after is a {type(after).__name__}; seconds or a timedelta are allowed)"
             failure = replace(failure, message=problem.strip())
         delay = self.policy.backoff.delay(delivery.attempt, self.random)
-        return Retrial(delivery=delivery, delay=delay, failure=failure)
+        return Retrial(delivery=delivery, delay=delay, failure=failure, max_attempts=most)
 
 
 def _unreadable(delivery: Delivery, error: InvalidEnvelope | UnsupportedSchema | InvalidPayload) -> DeadLettering:
@@ -218,6 +219,7 @@ def _failure(error: BaseException) -> Failure:
         type=type(error).__qualname__,
         message=_storable(error),
         traceback=_storable("".join(traceback.format_exception(error))),
+        intended=isinstance(error, FatalError | TransientError),
     )
 
 

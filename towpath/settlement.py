@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -58,11 +59,15 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What went wrong in an attempt: kept as the delivery's last error."""
+    """What went wrong in an attempt: kept as the delivery's last error.
+
+    ``intended`` says that the handler raised it on purpose, so that its traceback tells a person nothing.
+    """
 
     type: str
     message: str
     traceback: str = ""
+    intended: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type
@@ -80,11 +85,12 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrial:
-    """It comes again after ``delay``, with the next attempt."""
+    """It comes again after ``delay``, with the next attempt. ``max_attempts`` is for those who read the log."""
 
     delivery: Delivery
     delay: timedelta
     failure: Failure
+    max_attempts: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +192,10 @@ def settle(decisions: Sequence[Decision], settler: Settler) -> list[SettleResult
 
 
 def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseconds: float) -> None:
-    """One structured line for a delivery and what became of it: ids, numbers and errors, never a payload."""
+    """One structured line for a delivery and what became of it: ids, numbers and errors, never a payload.
+
+    A retry is a warning and a dead letter an error; what went as it should is information.
+    """
     delivery = decision.delivery
     facts = _why(decision) | {
         "subscription": delivery.subscription,
@@ -198,7 +207,7 @@ def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseco
     }
     match result:
         case Settled(state=state):
-            log.info("delivery %s", state, extra=facts | {"state": state})
+            log.log(_level(decision), "delivery %s%s", state, _when(decision), extra=facts | {"state": state})
         case LeaseLost():
             log.warning("lease lost; the delivery goes to another worker", extra=facts | {"state": "lease_lost"})
         case Failed(error=error):
@@ -207,12 +216,32 @@ def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseco
             assert_never(result)
 
 
-def _why(decision: Decision) -> dict[str, str]:
+def _level(decision: Decision) -> int:
+    match decision:
+        case DeadLettering():
+            return logging.ERROR
+        case Retrial():
+            return logging.WARNING
+        case _:
+            return logging.INFO
+
+
+def _when(decision: Decision) -> str:
+    """For a retry, when it comes again and how many attempts it has."""
+    if not isinstance(decision, Retrial):
+        return ""
+    seconds = decision.delay.total_seconds()
+    pause = f"in {seconds:,g} s" if seconds else "at once"
+    most = "" if decision.max_attempts is None else f" of {decision.max_attempts}"
+    return f": comes again {pause}, attempt {decision.delivery.attempt}{most}"
+
+
+def _why(decision: Decision) -> dict[str, object]:
     match decision:
         case DeadLettering(reason=reason, failure=failure):
             return {"reason": reason} | _failed(failure)
-        case Retrial(failure=failure):
-            return {"reason": str(failure)} | _failed(failure)
+        case Retrial(failure=failure, delay=delay):
+            return {"reason": str(failure), "retry_after_seconds": delay.total_seconds()} | _failed(failure)
         case Discard(reason=reason):
             return {"reason": reason}
         case Completion() | Release() | Forfeit():
@@ -221,7 +250,10 @@ def _why(decision: Decision) -> dict[str, str]:
             assert_never(decision)
 
 
-def _failed(failure: Failure | None) -> dict[str, str]:
+def _failed(failure: Failure | None) -> dict[str, object]:
     if failure is None:
         return {}
-    return {"error": str(failure)} | ({"traceback": failure.traceback} if failure.traceback else {})
+    facts: dict[str, object] = {"error": str(failure)}
+    if failure.traceback:
+        facts["traceback"] = failure.traceback
+    return facts | ({"intended": True} if failure.intended else {})

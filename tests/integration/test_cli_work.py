@@ -138,7 +138,7 @@ def test_once_handles_what_is_due_and_tells_what_it_did(shop, work):
     put(shop, 1, "bad", 2)
     done = work("orders.bill", "--once")
     assert (done.returncode, done.stdout) == (0, "3 received: 2 completed, 1 dead\n")
-    assert "INFO    delivery dead reason=not for us" in done.stderr
+    assert "ERROR   delivery dead reason=not for us" in done.stderr
     assert "handled 1" in done.stderr
     assert states(shop) == {"pending": 0, "leased": 0, "dead": 1, "completed": 2}
 

@@ -75,3 +75,14 @@ def test_a_traceback_that_is_a_field_follows_its_line_too():
     first, *rest = text.splitlines()
     assert first.endswith("delivery completed state=pending")
     assert rest == ["Traceback ...", "  line", "ValueError: bad"]
+
+
+def test_a_traceback_of_what_was_raised_on_purpose_is_for_programs_only():
+    intended = record(error="FatalError: bad", intended=True, traceback="Traceback ...")
+    assert Text().format(intended).endswith("delivery completed error=FatalError: bad")
+    assert json.loads(JsonLines().format(intended))["traceback"] == "Traceback ..."
+
+
+def test_text_says_nothing_twice_and_nothing_that_is_not_there():
+    line = Text().format(record(reason="ValueError: bad", error="ValueError: bad", correlation_id=None))
+    assert line.endswith("delivery completed reason=ValueError: bad")

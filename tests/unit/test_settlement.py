@@ -136,8 +136,8 @@ def told(caplog, decision, result):
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "forfeit"])
 def test_one_line_tells_the_ids_the_attempt_the_state_and_the_time(caplog, kind):
     record = told(caplog, MAKERS[kind](delivery()), Settled(state=STATES[kind]))
-    assert record.levelname == "INFO"
-    assert record.getMessage() == f"delivery {STATES[kind]}"
+    assert record.levelname == {"retry": "WARNING", "dead_letter": "ERROR"}.get(kind, "INFO")
+    assert record.getMessage().startswith(f"delivery {STATES[kind]}")
     assert (record.subscription, record.delivery_id, record.message_id) == ("documents.convert", "d-1", "m-1")
     assert (record.attempt, record.duration_ms, record.state) == (2, 12.3, STATES[kind])
 
@@ -162,6 +162,29 @@ def test_one_line_tells_the_ids_the_attempt_the_state_and_the_time(caplog, kind)
 def test_the_line_says_why(caplog, decision, facts):
     record = told(caplog, decision, Settled(state="pending"))
     assert {name: getattr(record, name) for name in ("reason", "error", "traceback") if hasattr(record, name)} == facts
+
+
+@pytest.mark.parametrize(
+    ("seconds", "most", "told_then"),
+    [
+        (2, 3, "delivery pending: comes again in 2 s, attempt 2 of 3"),
+        (0, 3, "delivery pending: comes again at once, attempt 2 of 3"),
+        (1_800, None, "delivery pending: comes again in 1,800 s, attempt 2"),
+        (43_200, 5, "delivery pending: comes again in 43,200 s, attempt 2 of 5"),
+    ],
+)
+def test_a_retry_tells_when_it_comes_again_and_how_many_attempts_it_has(caplog, seconds, most, told_then):
+    delay = timedelta(seconds=seconds)
+    retrial = Retrial(delivery=delivery(), delay=delay, failure=FAILURE, max_attempts=most)
+    record = told(caplog, retrial, Settled(state="pending"))
+    assert (record.getMessage(), record.retry_after_seconds) == (told_then, seconds)
+
+
+def test_a_failure_that_was_raised_on_purpose_is_marked(caplog):
+    failure = Failure(type="FatalError", message="bad", traceback="Traceback ...", intended=True)
+    assert told(
+        caplog, DeadLettering(delivery=delivery(), reason="bad", failure=failure), Settled(state="dead")
+    ).intended
 
 
 def test_a_lost_lease_is_a_warning(caplog):

@@ -30,11 +30,16 @@ class Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line of text, with a traceback below it where there is one.
 
+        A traceback of what the handler raised on purpose is left out, and so is a field that has nothing new to say.
         Line breaks within the message or a field are written ``\\n``: nobody's text can pass for a line of its own.
         """
         extras = _extras(record)
         traceback = self.formatException(record.exc_info) if record.exc_info else str(extras.pop("traceback", ""))
-        fields = " ".join(f"{name}={value}" for name, value in extras.items())
+        if extras.pop("intended", False):
+            traceback = ""
+        if extras.get("error") == extras.get("reason"):
+            extras.pop("error", None)
+        fields = " ".join(f"{name}={value}" for name, value in extras.items() if value is not None)
         text = "\\n".join(f"{record.getMessage()} {fields}".rstrip().splitlines())
         line = f"{_time(record)} {record.levelname:<7} {text}"
         return f"{line}\n{traceback.rstrip()}" if traceback else line
