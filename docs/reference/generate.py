@@ -1,4 +1,4 @@
-"""Writes the generated pages of this folder: ``python docs/reference/generate.py``. A test compares them with the code."""
+"""Writes the generated pages of this folder: ``python docs/reference/generate.py``. A test compares them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def transports_page() -> str:
     lines = [
         "# Transports",
         "",
-        "What each transport can do now. An Ordered subscription on AWS is refused by `towpath topology check`; one with",
-        "partition keys on a database can be published to, and no worker serves it yet.",
+        "What each transport can do now. An Ordered subscription on AWS is refused by `towpath topology check`; one",
+        "with partition keys on a database can be published to, and no worker serves it yet.",
         "",
         "| capability | meaning | database | AWS |",
         "|---|---|---|---|",
