@@ -10,13 +10,14 @@ import typer
 from typer.core import TyperGroup
 
 from bundling.build import BundleRequest, build
+from bundling.loopback_sqs import ENDPOINT
 from bundling.reports import bundle_json, print_bundle, print_verification, verification_json
-from bundling.sandbox import REGION, Conditions
+from bundling.sandbox import LAMBDA_HAS, REGION, Conditions
 from bundling.selection import Selection, function_environment, select, whose_settings
 from bundling.stamp import read_stamp
 from bundling.target import Target, host_target, lambda_target
-from bundling.verify import read_event, verify
-from towpath.cli.output import JsonFlag, print_json
+from bundling.verify import Sqs, read_event, verify
+from towpath.cli.output import JsonFlag, print_json, print_sentence
 from towpath.manifest import Manifest
 
 ManifestOption = Annotated[
@@ -95,6 +96,7 @@ def build_command(
 
 @app.command("verify")
 def verify_command(
+    context: typer.Context,
     *,
     path: Annotated[Path, typer.Argument(metavar="ZIP", help="A zip that 'towpath bundle' made.")],
     event: Annotated[list[Path], typer.Option("--event", "-e", help="A JSON file with an SQS event; may be repeated.")],
@@ -102,8 +104,11 @@ def verify_command(
         list[str] | None, typer.Option("--env", help="NAME=VALUE for the function; may be repeated.")
     ] = None,
     packages: Annotated[
-        list[str] | None, typer.Option("--with", help="A package beside the runtime client, such as boto3.")
+        list[str] | None, typer.Option("--with", help="A package beside the runtime client; may be repeated.")
     ] = None,
+    bare: Annotated[
+        bool, typer.Option("--bare", help="Neither boto3, which Lambda's Python has, nor a stand-in for SQS.")
+    ] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for the start and for each event.")] = 30,
     subscription: Annotated[
         str | None, typer.Option(help="Whose settings the function gets, instead of the zip's own.")
@@ -111,22 +116,28 @@ def verify_command(
     manifest: ManifestOption = Path("manifest.json"),
     as_json: JsonFlag = False,
 ) -> None:
-    """Run the zip under AWS's runtime client (awslambdaric), in an environment with nothing else, and send it events.
+    """Run the zip under AWS's runtime client (awslambdaric) with boto3 and nothing else, and send it events.
 
-    The function gets its settings from the manifest where that exists, and no credentials but those of --env.
-    Exit 0 when it answered every event, 1 when it failed, 2 when the zip is for another Python or processor than
-    this machine's: then its contents were checked and it was not run.
+    The function gets its settings from the manifest where that exists, and no credentials but those of --env. Its own
+    calls to SQS, for retries and dead letters, go to a stand-in that says yes and counts them, unless --env gives
+    TOWPATH_AWS_ENDPOINT. Exit 0 when it answered every event, 1 when it failed, 2 when the zip is for another Python
+    or processor than this machine's: then its contents were checked and it was not run.
     """
     settings = _settings(path, manifest, subscription) if manifest.is_file() else {}
-    conditions = Conditions(timeout_seconds=timeout, packages=tuple(packages or ()))
-    events = [read_event(file) for file in event]
-    report = verify(path, events, {**settings, **_variables(env or [])}, conditions)
+    given = _variables(env or [])
+    conditions = Conditions(
+        timeout_seconds=timeout, packages=(*(() if bare else LAMBDA_HAS), *dict.fromkeys(packages or ()))
+    )
+    sqs: Sqs = "not there" if bare or ENDPOINT in given else "stand-in"
+    report = verify(path, [read_event(file) for file in event], {**settings, **given}, conditions, sqs)
     if as_json:
         print_json(verification_json(report))
     else:
-        print_verification(report)
+        print_verification(report, debug=bool(context.obj))
     if report.run is None:
         raise typer.Exit(2)
+    if report.run.started.error is not None and not manifest.is_file() and not as_json:
+        print_sentence(f"{manifest} does not exist, so the function got no settings; name the manifest with --manifest")
     if not report.run.succeeded:
         raise typer.Exit(1)
 

@@ -11,24 +11,36 @@ import hashlib
 import json
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Final
 
+ENDPOINT: Final = "TOWPATH_AWS_ENDPOINT"  # read by the Lambda runtime, in place of AWS's address
 _PREFIX = "AmazonSQS."
 
 
 @dataclass(slots=True)
 class LoopbackSqs:
-    """What was asked so far. ``hidden`` maps receipt handles to visibility time-outs in seconds, ``sent`` queue URLs
-    to the entries of SendMessageBatch.
+    """What was asked so far: ``calls`` by action. ``hidden`` maps receipt handles to visibility time-outs in seconds,
+    ``sent`` queue URLs to the entries of SendMessageBatch.
     """
 
     endpoint: str
+    calls: Counter[str] = field(default_factory=Counter)
     hidden: dict[str, int] = field(default_factory=dict)
     sent: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that lead a function's own calls to SQS here, with credentials that nothing else accepts."""
+        return {
+            ENDPOINT: self.endpoint,
+            "AWS_ACCESS_KEY_ID": "rehearsal",
+            "AWS_SECRET_ACCESS_KEY": "rehearsal",
+        }
 
     def answer(self, action: str, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """Take note of one call; its answer, or ``None`` for an action that a function has no business with."""
@@ -37,6 +49,7 @@ class LoopbackSqs:
             "SendMessageBatch": self._send,
             "DeleteMessageBatch": _all_done,
         }
+        self.calls[action] += 1
         return actions[action](request) if action in actions else None
 
     def _hide(self, request: Mapping[str, Any]) -> dict[str, Any]:

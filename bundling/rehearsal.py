@@ -22,14 +22,13 @@ from bundling.build import BundleRequest
 from bundling.build import build as build_bundle
 from bundling.errors import RehearsalFailed
 from bundling.loopback_sqs import LoopbackSqs, loopback_sqs
-from bundling.sandbox import REGION, Conditions, Sandbox, make_sandbox
+from bundling.sandbox import LAMBDA_HAS, REGION, Conditions, Sandbox, make_sandbox
 from bundling.selection import function_environment, select
 from bundling.stamp import read_stamp
 from bundling.target import host_target
 from towpath.limits import SQS_BATCH_ENTRIES
 from towpath.manifest import Manifest
 
-_LAMBDA_HAS: Final = ("boto3",)  # what AWS's Python runtimes bring along
 _NOTE: Final = "towpath-dead-letter"
 
 
@@ -102,12 +101,10 @@ def _sandbox(zip_path: Path, manifest: Manifest, environment: Mapping[str, str],
         stamp = read_stamp(zip_path)
         variables = {
             **function_environment(manifest, stamp.name, REGION),
-            "TOWPATH_AWS_ENDPOINT": sqs.endpoint,
-            "AWS_ACCESS_KEY_ID": "rehearsal",
-            "AWS_SECRET_ACCESS_KEY": "rehearsal",
+            **sqs.environment,
             **environment,
         }
-        conditions = Conditions(packages=_LAMBDA_HAS)
+        conditions = Conditions(packages=LAMBDA_HAS)
         with closing(make_sandbox(Path(folder), stamp, variables, conditions)) as sandbox:
             yield sandbox
 

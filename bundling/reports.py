@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from rich.markup import escape
 
 from bundling.build import Bundle
+from bundling.outcomes import RecordOutcome, State, is_settled, log_lines
+from bundling.sandbox import Invoked
 from bundling.verify import VerifyReport
 from towpath.cli.output import console, print_table
 
 _HEAVIEST: Final = 8
-_LACKS_BOTO3: Final = re.compile(r"No module named '(boto3|botocore)")
+_LACKS_BOTO3: Final = re.compile(r"No module named '(boto3|botocore)|boto3 is not installed")
+_TRACEBACK: Final = "Traceback (most recent call last):"
 
 
 def bundle_json(bundle: Bundle) -> Any:
@@ -49,37 +53,89 @@ def verification_json(report: VerifyReport) -> Any:
     return {**asdict(report), "succeeded": succeeded}
 
 
-def print_verification(report: VerifyReport) -> None:
-    """Each event with its response and logs, then the figures."""
-    for line in _verification(report):
+def print_verification(report: VerifyReport, *, debug: bool) -> None:
+    """Each event with what became of its records, and what the function wrote; then the figures. ``debug`` adds the
+    tracebacks and the lines of the runtime client.
+    """
+    for line in _verification(report, debug=debug):
         console().print(line, soft_wrap=True)
 
 
-def _verification(report: VerifyReport) -> Iterator[str]:
+def _verification(report: VerifyReport, *, debug: bool) -> Iterator[str]:
     run = report.run
     if run is None:
         yield f"[yellow]not run:[/] the zip is for {report.stamp.target} and this is {report.host}; its contents fit"
         return
-    yield from _indented(run.started.logs)
+    yield from _written(run.started.logs, run.started.error, debug=debug)
     if run.started.error is not None:
-        yield f"[bold red]the function does not start:[/] {_text(run.started.error)}"
+        yield f"[bold red]the function does not start:[/] {escape(_error(run.started.error))}"
         return
     for invoked in run.invocations:
-        verdict = "[bold red]failed[/]" if invoked.is_error else "[green]answered[/]"
-        yield f"[bold]{escape(invoked.event)}[/] {verdict} in {invoked.duration_ms:.0f} ms: {_text(invoked.response)}"
-        yield from _indented(invoked.logs)
+        yield from _event(invoked, debug=debug)
     if any(_LACKS_BOTO3.search(invoked.logs) for invoked in run.invocations):
-        yield "[yellow]hint:[/] boto3 is missing here and not on Lambda; add it with --with boto3"
+        yield "[yellow]hint:[/] boto3 is missing here and not on Lambda; verify without --bare"
+    if run.sqs_calls is not None:
+        calls = ", ".join(f"{count} {action}" for action, count in sorted(run.sqs_calls.items()))
+        yield f"SQS calls, answered by a stand-in: {calls or 'none'}"
     memory = "" if run.peak_memory_mb is None else f", memory {run.peak_memory_mb} MB"
     yield f"cold start {run.started.duration_ms:.0f} ms{memory}, {report.stamp.target}"
 
 
-def _indented(logs: str) -> Iterator[str]:
-    return (f"  [dim]{escape(line)}[/]" for line in logs.splitlines())
+def _event(invoked: Invoked, *, debug: bool) -> Iterator[str]:
+    name, took = escape(invoked.event), f"in {invoked.duration_ms:.0f} ms"
+    if invoked.is_error:
+        yield f"[bold]{name}[/] [bold red]failed[/] {took}: {escape(_error(invoked.response))}"
+    elif invoked.records:
+        yield f"[bold]{name}[/] [green]answered[/] {took}, {_counts(invoked.records)}"
+    else:
+        yield f"[bold]{name}[/] [green]answered[/] {took}: {_text(invoked.response)}"
+    for record in invoked.records:
+        if record.state != "completed":
+            hidden = "" if record.hidden_seconds is None else f", hidden for {record.hidden_seconds} s"
+            yield escape(f"  {record.message_id} {record.state}{hidden}: {record.why or 'no reason was logged'}")
+    yield from _written(invoked.logs, invoked.response if invoked.is_error else None, debug=debug)
+
+
+def _counts(records: Sequence[RecordOutcome]) -> str:
+    """``3 records: 1 completed, 2 pending``."""
+    counts = Counter(record.state for record in records)
+    states = ", ".join(f"{counts[state]} {state}" for state in get_args(State) if counts[state])
+    return f"{len(records)} record{'s' if len(records) > 1 else ''}: {states}"
+
+
+def _written(logs: str, error: object, *, debug: bool) -> Iterator[str]:
+    """What the function wrote, indented: as it is for ``debug``, else without what is told elsewhere."""
+    lines = logs.splitlines() if debug else _own_lines(logs, error)
+    return (f"  [dim]{escape(line)}[/]" for line in lines)
+
+
+def _own_lines(logs: str, error: object) -> Iterator[str]:
+    """The logger's lines in short, and what was printed: neither the records' outcomes, nor tracebacks, nor what AWS's
+    runtime client says of ``error``.
+    """
+    in_traceback = False
+    for line in log_lines(logs):
+        text = str(line["message"])
+        in_traceback = text == _TRACEBACK or (in_traceback and text[:1].isspace())
+        if in_traceback or is_settled(line) or "LAMBDA_WARNING" in text:
+            continue
+        if error is None or text != f"[ERROR] {_error(error)}":
+            yield f"{line['level']} {text}" if "level" in line else text
+
+
+def _error(document: object) -> str:
+    """An error document in one line, without its stack."""
+    if not isinstance(document, dict):
+        return _json(document)
+    return " ".join(f"{document.get('errorType', 'Error')}: {document.get('errorMessage', '')}".split())
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, ensure_ascii=False)
 
 
 def _text(document: object) -> str:
-    return escape(json.dumps(document, ensure_ascii=False))
+    return escape(_json(document))
 
 
 def _size(size: int) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bundling.bytecode import find_interpreter
+from bundling.outcomes import RecordOutcome
 from bundling.runtime_api import Answer, InitError, Invocation, RuntimeProcess, error_payload
 from bundling.stamp import Stamp
 from bundling.target import Target
@@ -21,13 +22,14 @@ from bundling.uv import find_uv
 from towpath.limits import LAMBDA_RESPONSE_BYTES
 
 REGION: Final = "us-east-1"
+LAMBDA_HAS: Final = ("boto3",)  # what AWS's Python runtimes bring along
 _RUNTIME_CLIENT: Final = "awslambdaric>=3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """How the function runs. ``packages`` are installed beside the runtime client: Lambda's own Python runtimes have
-    boto3 there. ``timeout_seconds`` holds for each start and for each event.
+    boto3 there (``LAMBDA_HAS``). ``timeout_seconds`` holds for each start and for each event.
     """
 
     timeout_seconds: float = 30
@@ -48,7 +50,8 @@ class Started:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoked:
     """One event, and what came of it. With ``is_error``, ``response`` is an error document of the function, or of its
-    runtime when that crashed or ran out of time. ``logs`` is what was written meanwhile.
+    runtime when that crashed or ran out of time. ``logs`` is what was written meanwhile. ``records`` says what became
+    of the event's records, where it has any.
     """
 
     event: str
@@ -56,6 +59,7 @@ class Invoked:
     is_error: bool
     duration_ms: float
     logs: str
+    records: tuple[RecordOutcome, ...] = ()
 
 
 class Sandbox:

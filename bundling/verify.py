@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from bundling.archive import unpack
 from bundling.binaries import foreign_binaries
 from bundling.errors import ForeignBinaries, UnusableEvent
+from bundling.loopback_sqs import LoopbackSqs, loopback_sqs
+from bundling.outcomes import record_outcomes
 from bundling.project import require_module
 from bundling.sandbox import Conditions, Invoked, Sandbox, Started, make_sandbox
 from bundling.stamp import Stamp, read_stamp
 from bundling.target import Target, host_target
 from bundling.tree import entries
+
+Sqs: TypeAlias = Literal["stand-in", "not there"]
 
 _DEFAULTS = Conditions()
 
@@ -33,12 +37,13 @@ class Event:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run. ``invocations`` are empty when ``started`` holds an error. ``peak_memory_mb`` is None where the system
-    does not tell.
+    does not tell. ``sqs_calls`` counts the calls that the stand-in for SQS answered; None where there was none.
     """
 
     started: Started
     invocations: tuple[Invoked, ...]
     peak_memory_mb: int | None
+    sqs_calls: dict[str, int] | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -68,13 +73,17 @@ def read_event(path: Path) -> Event:
 
 
 def verify(
-    path: Path, events: Sequence[Event], environment: Mapping[str, str], conditions: Conditions = _DEFAULTS
+    path: Path,
+    events: Sequence[Event],
+    environment: Mapping[str, str],
+    conditions: Conditions = _DEFAULTS,
+    sqs: Sqs = "not there",
 ) -> VerifyReport:
     """Check the zip at ``path``; where it is for this machine, run it and send it the events, one after another.
 
     ``environment`` is added to what Lambda sets. The function sees nothing of this process's environment and home
-    folder, so it has no credentials but those given. Raises ``NotABundle``, ``InvalidStamp``, ``ForeignBinaries``,
-    ``UnusableProject`` (no entry point), ``InterpreterMissing`` or ``UvFailed``.
+    folder, so it has no credentials but those given, and made-up ones for a stand-in for SQS. Raises ``NotABundle``,
+    ``InvalidStamp``, ``ForeignBinaries``, ``UnusableProject`` (no entry point), ``InterpreterMissing`` or ``UvFailed``.
     """
     stamp, host = read_stamp(path), host_target()
     with tempfile.TemporaryDirectory(prefix="towpath-verify-") as folder:
@@ -85,13 +94,28 @@ def verify(
         require_module(tree, stamp.entry_module, "bundle it again")
         if stamp.target != host:
             return VerifyReport(stamp=stamp, host=host, run=None)
-        with closing(make_sandbox(Path(folder), stamp, environment, conditions)) as sandbox:
-            return VerifyReport(stamp=stamp, host=host, run=_run(sandbox, events))
+        with ExitStack() as running:
+            stand_in = running.enter_context(loopback_sqs()) if sqs == "stand-in" else None
+            variables = {**(stand_in.environment if stand_in else {}), **environment}
+            sandbox = running.enter_context(closing(make_sandbox(Path(folder), stamp, variables, conditions)))
+            return VerifyReport(stamp=stamp, host=host, run=_run(sandbox, events, stand_in))
 
 
-def _run(sandbox: Sandbox, events: Sequence[Event]) -> Run:
+def _run(sandbox: Sandbox, events: Sequence[Event], sqs: LoopbackSqs | None) -> Run:
     started = sandbox.wait_until_ready()
     if started.error is not None:
         return Run(started=started, invocations=(), peak_memory_mb=None)
-    invocations = tuple(sandbox.invoke(event.name, event.document) for event in events)
-    return Run(started=started, invocations=invocations, peak_memory_mb=sandbox.peak_memory_mb())
+    return Run(
+        started=started,
+        invocations=tuple(_invoke(sandbox, event, sqs) for event in events),
+        peak_memory_mb=sandbox.peak_memory_mb(),
+        sqs_calls=dict(sqs.calls) if sqs else None,
+    )
+
+
+def _invoke(sandbox: Sandbox, event: Event, sqs: LoopbackSqs | None) -> Invoked:
+    if sqs is not None:
+        sqs.hidden.clear()  # another event may have the same receipt handles
+    invoked = sandbox.invoke(event.name, event.document)
+    hidden = sqs.hidden if sqs is not None else {}
+    return replace(invoked, records=record_outcomes(event.document, invoked.response, invoked.logs, hidden))

@@ -414,6 +414,90 @@ def test_a_lack_of_boto3_comes_with_a_hint(function: Path, tmp_path: Path) -> No
     event = tmp_path / "event.json"
     for action, hinted in (("No module named 'botocore'", True), ("No module named 'six'", False)):
         event.write_text(json.dumps({"do": action}))
-        result = towpath_bundle("verify", function, "--event", event)
+        result = towpath_bundle("verify", function, "--event", event, "--bare")
         assert result.exit_code == 0
-        assert ("add it with --with boto3" in result.output) is hinted
+        assert ("verify without --bare" in result.output) is hinted
+
+
+def test_a_failed_start_is_one_line_and_the_stack_is_for_debugging(function: Path, tmp_path: Path) -> None:
+    event = tmp_path / "event.json"
+    event.write_text("{}")
+    words = ["bundle", "verify", str(function), "--event", str(event), "--env", "AT_START=raise", "--bare"]
+    words += ["--manifest", "none.json"]
+    result = CliRunner().invoke(build_app(), words, env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "the function does not start: ValueError: no start",
+        "none.json does not exist, so the function got no settings; name the manifest with --manifest",
+    ]
+    debugged = CliRunner().invoke(build_app(), ["--debug", *words], env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert "Traceback" in debugged.output
+
+
+def test_a_failed_event_is_one_line_beside_what_the_function_wrote(function: Path, tmp_path: Path) -> None:
+    event = tmp_path / "event.json"
+    event.write_text('{"do": "raise"}')
+    result = towpath_bundle("verify", function, "--event", event, "--bare")
+    assert result.exit_code == 1
+    first, second, third = result.output.splitlines()
+    assert first.startswith("event.json failed in ")
+    assert first.endswith(" ms: KeyError: 'no'")
+    assert second == "  got raise"
+    assert third.startswith("cold start ")
+
+
+ENDS = """
+from towpath import Complete, FatalError, Retry
+
+
+def process(message, context):
+    match message.payload:
+        case {"do": "retry"}:
+            return Retry("not yet", after=7)
+        case {"do": "fail"}:
+            raise ValueError("a poor document")
+        case {"do": "die"}:
+            raise FatalError("never")
+    print("did", message.payload["do"])
+    return Complete()
+"""
+
+
+def foreign(*actions: str) -> dict[str, Any]:
+    """An SQS event of raw JSON bodies, as a producer that knows nothing of Towpath sends them."""
+    attributes = {"ApproximateReceiveCount": "1", "SentTimestamp": "1769847300197"}
+    records = [
+        {
+            "messageId": action,
+            "receiptHandle": f"{action}#1",
+            "body": json.dumps({"do": action}),
+            "attributes": attributes,
+        }
+        for action in actions
+    ]
+    return {"Records": [record | {"eventSource": "aws:sqs"} for record in records]}
+
+
+def test_verify_tells_what_becomes_of_each_record_and_what_was_asked_of_sqs(project: Path, tmp_path: Path) -> None:
+    (project / "app" / "work.py").write_text(ENDS)
+    built = build(replace(request(project, tmp_path / "dist", handler="app.work:process"), bytecode="left out"))
+    manifest, event = tmp_path / "aws.json", tmp_path / "event.json"
+    manifest.write_text(quickstart_manifest().to_json().replace("quickstart.documents:process", "app.work:process"))
+    event.write_text(json.dumps(foreign("retry", "work", "die", "fail")))
+    result = towpath_bundle("verify", built.path, "--event", event, "--manifest", manifest)
+    assert result.exit_code == 0, result.output
+    summary, retried, dead, failed, printed, calls, _ = result.output.splitlines()
+    assert summary.startswith("event.json answered in ")
+    assert summary.endswith(", 4 records: 1 completed, 1 dead, 2 pending")
+    assert retried == "  retry pending, hidden for 7 s: Retry: not yet"
+    assert dead == "  die dead: FatalError: never"
+    assert failed == "  fail pending, hidden for 1 s: ValueError: a poor document"
+    assert printed == "  did work"
+    assert calls == "SQS calls, answered by a stand-in: 2 ChangeMessageVisibilityBatch, 1 SendMessageBatch"
+    bare = towpath_bundle("verify", built.path, "--event", event, "--manifest", manifest, "--bare")
+    assert "4 records: 1 completed, 3 failed" in bare.output
+    assert (
+        "  fail failed: ValueError: a poor document; could not settle; the delivery comes again: boto3 is"
+        in bare.output
+    )
+    assert "SQS calls" not in bare.output

@@ -30,6 +30,7 @@ def test_a_changed_visibility_is_noted_by_receipt_handle(sqs):
     answer = client.change_message_visibility_batch(QueueUrl=QUEUE, Entries=entries)
     assert [entry["Id"] for entry in answer["Successful"]] == ["0"]
     assert served.hidden == {"a#1": 7}
+    assert served.calls == {"ChangeMessageVisibilityBatch": 1}
 
 
 def test_a_sent_message_is_kept_with_its_attributes_and_passes_boto3s_checksum(sqs):
