@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 
@@ -128,8 +129,11 @@ class _Writer:
         placed = [draft for draft in first.values() if draft.id in ordinals]
         winners = self._deduplicate(connection, target, placed, ordinals)
         accepted = [draft for draft in placed if draft.id not in winners]
-        self._fan_out(connection, target.subscriptions, accepted, ordinals)
-        results = {draft.position: PublishResult(id=draft.id, status="accepted") for draft in accepted}
+        reached = self._fan_out(connection, target.subscriptions, accepted, ordinals)
+        results = {
+            draft.position: PublishResult(id=draft.id, status="accepted", subscriptions=reached[draft.position])
+            for draft in accepted
+        }
         repeats = [draft for draft in drafts if draft.position not in results]
         if repeats:
             known = {draft.id: draft.prepared.body for draft in placed}
@@ -170,15 +174,18 @@ class _Writer:
         subscriptions: Sequence[AppliedSubscription],
         accepted: Sequence[Draft],
         ordinals: Mapping[str, int],
-    ) -> None:
-        rows = [
-            (ordinals[draft.id], subscription.id, _lane(draft, subscription), draft.new.deliver_after)
-            for draft in sorted(accepted, key=lambda draft: draft.position)
-            for subscription in subscriptions
-            if subscription.filter is None or subscription.filter.matches(draft.prepared.message.attributes)
-        ]
+    ) -> Mapping[int, int]:
+        """Insert the deliveries; answers how many subscriptions each message goes to, by position."""
+        rows: list[tuple[int, int, int | None, datetime | None]] = []
+        reached: dict[int, int] = {}
+        for draft in sorted(accepted, key=lambda draft: draft.position):
+            attributes = draft.prepared.message.attributes
+            wanting = [s for s in subscriptions if s.filter is None or s.filter.matches(attributes)]
+            reached[draft.position] = len(wanting)
+            rows += [(ordinals[draft.id], s.id, _lane(draft, s), draft.new.deliver_after) for s in wanting]
         for start in range(0, len(rows), 5 * _ROWS):
             self._insert_deliveries.run(connection, self._to.bind(rows[start : start + 5 * _ROWS]))
+        return reached
 
     def _message_insert(self, dialect: Dialect) -> sa.sql.dml.UpdateBase:
         rows = self._new.rows.c

@@ -149,12 +149,14 @@ class PublishResult:
     """The answer for one message, at the position it had in the call.
 
     ``id`` is the message's id; for a duplicate the id of the message that won; ``None`` when the message was
-    rejected before it had a valid one. ``error`` is there exactly when ``status`` is ``rejected``.
+    rejected before it had a valid one. ``error`` is there exactly when ``status`` is ``rejected``. ``subscriptions``
+    says how many an accepted message goes to; ``None`` where the transport does not know (AWS).
     """
 
     id: str | None
     status: Literal["accepted", "duplicate", "rejected"]
     error: PublishError | None = None
+    subscriptions: int | None = None
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,6 +1,11 @@
 """``towpath publish``: payloads, JSON Lines, attributes, and what is told of messages that are refused."""
 
+import contextlib
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -310,7 +315,7 @@ def test_a_count_goes_with_one_payload_only(publish, arguments):
 def test_as_json_every_result_has_id_status_and_error(publish, arrived):
     result = publish("1", "--json")
     ((only,), (message,)) = json.loads(result.stdout), arrived()
-    assert only == {"id": message.id, "status": "accepted", "error": None}
+    assert only == {"id": message.id, "status": "accepted", "error": None, "subscriptions": 1}
 
 
 def test_as_json_a_rejection_has_code_message_and_whether_to_retry(publish):
@@ -325,6 +330,7 @@ def test_as_json_a_rejection_has_code_message_and_whether_to_retry(publish):
             "message": "attribute 'kind' must be 1 to 256 characters long, not 0",
             "retryable": False,
         },
+        "subscriptions": None,
     }
 
 
@@ -355,3 +361,50 @@ def test_the_transport_may_come_from_the_environment(url, arrived):
     result = CliRunner().invoke(build_app(), ["publish", "orders.new", "1"], env={"TOWPATH_TRANSPORT": url})
     assert result.exit_code == 0
     assert len(arrived()) == 1
+
+
+def test_a_message_that_no_subscription_wants_is_told(tmp_path):
+    url = f"sqlite:///{tmp_path / 'quiet.db'}"
+    wants_pdf = {"topic": "orders.new", "handler": "app:process", "filter": {"kind": ["pdf"]}}
+    with connect(url) as transport:
+        transport.apply(resolve(parse_topology(TOPOLOGY | {"subscriptions": {"orders.bill": wants_pdf}}), "test"))
+    command = ["publish", "orders.new", "1", "--count", "2", "--transport", url]
+    told = "2 accepted (for no subscription: there is none whose filter matches), 0 duplicate, 0 rejected\n"
+    assert CliRunner().invoke(build_app(), command).stdout == told
+    wanted = CliRunner().invoke(build_app(), [*command, "-a", "kind=pdf"])
+    assert wanted.stdout == "2 accepted, 0 duplicate, 0 rejected\n"
+
+
+# --- On a terminal ---------------------------------------------------------------------------------------------
+
+
+def on_a_terminal(*arguments: str, stdin: bytes = b"") -> list[str]:
+    """The lines that a person sees on standard error, without what was erased."""
+    ours, theirs = os.openpty()
+    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "200"}
+    command = [sys.executable, "-m", "towpath", "publish", *arguments]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    process.communicate(stdin, timeout=60)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while part := os.read(ours, 65_536):
+            shown += part
+    os.close(ours)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).replace("\r", "\n").split("\n")
+
+
+def test_a_failure_of_a_single_message_is_not_mixed_with_progress(url, shop):
+    lines = on_a_terminal("orders.new", "1", "-a", "kind=", "--transport", url)
+    assert [line.partition(" attribute")[0] for line in lines if line] == ["error: InvalidAttributes:"]
+
+
+def test_failures_among_many_messages_stand_on_lines_of_their_own(url, shop):
+    lines = on_a_terminal("orders.new", "-", "--transport", url, stdin=b"{\n1\n{\n")
+    assert [line[:31] for line in lines if "error" in line] == [
+        "error: standard input, line 1: ",
+        "error: standard input, line 3: ",
+    ]
+    assert any("published" in line for line in lines)

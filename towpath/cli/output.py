@@ -78,6 +78,6 @@ def _print_blocks(headings: Sequence[str], rows: Sequence[Sequence[str]], title:
         print_sentence("\n".join(lines if number == 0 else ["", *lines]))
 
 
-def print_failure(sentence: str) -> None:
-    """What went wrong, on standard error."""
-    stderr().print(Text.assemble(("error:", "bold red"), " ", sentence), soft_wrap=True)
+def print_failure(sentence: str, to: Console | None = None) -> None:
+    """What went wrong, on standard error; ``to`` is the console of what is shown there just now."""
+    (to or stderr()).print(Text.assemble(("error:", "bold red"), " ", sentence), soft_wrap=True)

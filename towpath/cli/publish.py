@@ -14,7 +14,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
-from towpath.cli.output import JsonFlag, console, print_failure, print_json
+from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, stderr
 from towpath.message import ABSENT, JsonValue, NewMessage, PayloadRef, PublishError, PublishResult
 from towpath.ports import Transport
 
@@ -54,6 +54,18 @@ class _Tally:
     accepted: int = 0
     duplicate: int = 0
     rejected: int = 0
+    unwanted: int = 0  # of those accepted
+
+    def add(self, result: PublishResult) -> None:
+        setattr(self, result.status, getattr(self, result.status) + 1)
+        self.unwanted += result.subscriptions == 0
+
+    def __str__(self) -> str:
+        unwanted = ""
+        if self.unwanted:
+            count = "" if self.unwanted == self.accepted else f"{self.unwanted} "
+            unwanted = f" ({count}for no subscription: there is none whose filter matches)"
+        return f"{self.accepted} accepted{unwanted}, {self.duplicate} duplicate, {self.rejected} rejected"
 
 
 def publish(
@@ -84,7 +96,7 @@ def publish(
     with opened(transport, manifest, bindings) as open_transport:
         tally = _publish_all(open_transport, topic, messages, as_json=as_json)
     if not as_json:
-        console().print(f"{tally.accepted} accepted, {tally.duplicate} duplicate, {tally.rejected} rejected")
+        print_sentence(str(tally))
     if tally.rejected:
         raise typer.Exit(1)
 
@@ -92,15 +104,17 @@ def publish(
 def _publish_all(transport: Transport, topic: str, messages: Iterator[_Numbered], *, as_json: bool) -> _Tally:
     """Publish in calls of 100, so that any number of lines passes in bounded memory."""
     tally, results = _Tally(), []
-    with _progress(enabled=not as_json) as advance:
-        while chunk := list(islice(messages, _CALL_SIZE)):
+    chunk = list(islice(messages, _CALL_SIZE))
+    with _progress(enabled=not as_json and len(chunk) > 1) as live:
+        while chunk:
             for numbered, answer in zip(chunk, _answers(transport, topic, chunk), strict=True):
-                setattr(tally, answer.status, getattr(tally, answer.status) + 1)
+                tally.add(answer)
                 if answer.error is not None:
-                    print_failure(f"{numbered.source}{answer.error.code}: {answer.error.message}")
+                    live.fail(f"{numbered.source}{answer.error.code}: {answer.error.message}")
                 if as_json:
                     results.append(_result_json(answer))
-            advance(len(chunk))
+            live.advance(len(chunk))
+            chunk = list(islice(messages, _CALL_SIZE))
     if as_json:
         print_json(results)
     return tally
@@ -124,30 +138,39 @@ def _result_json(result: PublishResult) -> JsonValue:
         "error": None
         if error is None
         else {"code": error.code, "message": error.message, "retryable": error.retryable},
+        "subscriptions": result.subscriptions,
     }
 
 
-class _Advance:
-    def __call__(self, count: int) -> None:
+class _Silent:
+    """Shows failures and no progress."""
+
+    def advance(self, count: int) -> None:
         """Say that ``count`` more messages were published."""
+
+    def fail(self, sentence: str) -> None:
+        """Say what went wrong."""
+        print_failure(sentence)
 
 
 @contextmanager
-def _progress(*, enabled: bool) -> Iterator[_Advance]:
-    """A running count on standard error when that is a terminal."""
+def _progress(*, enabled: bool) -> Iterator[_Silent]:
+    """A running count on standard error when that is a terminal; failures are shown above it."""
     if not (enabled and sys.stderr.isatty()):
-        yield _Advance()
+        yield _Silent()
         return
-    from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("published"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
+    with Progress(*columns, console=stderr(), transient=True) as progress:
         bar = progress.add_task("published", total=None)
 
-        class Shown(_Advance):
-            def __call__(self, count: int) -> None:
+        class Shown(_Silent):
+            def advance(self, count: int) -> None:
                 progress.advance(bar, count)
+
+            def fail(self, sentence: str) -> None:
+                print_failure(sentence, progress.console)
 
         yield Shown()
 
