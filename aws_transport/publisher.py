@@ -13,7 +13,7 @@ from aws_transport.batches import Entry, batches, request
 from aws_transport.bindings import TopicBinding
 from aws_transport.faults import code_of, entry_error, publish_error
 from towpath.envelope import Prepared, Sources, prepare
-from towpath.errors import Unsupported
+from towpath.errors import Unsupported, did_you_mean
 from towpath.manifest import AwsTopic, Topic
 from towpath.message import NewMessage, PublishError, PublishResult
 from towpath.validation import require_messages
@@ -68,8 +68,7 @@ class SnsPublisher:
         """What can be said without AWS: the message ready to be sent, or its rejection."""
         topic = self.topics.get(name)
         if topic is None or topic.aws is None:
-            where = "in this manifest" if topic is None else "on AWS: the manifest puts it on a database"
-            return _rejected(None, PublishError(code="TopicNotFound", message=f"there is no topic {name!r} {where}"))
+            return _rejected(None, PublishError(code="TopicNotFound", message=self._not_here(name)))
         if topic.status == "disabled":
             return _rejected(None, PublishError(code="TopicDisabled", message=f"topic {name!r} is disabled"))
         prepared = prepare(name, message, topic.max_payload_bytes, self.sources)
@@ -80,6 +79,12 @@ class SnsPublisher:
             problem = f"topic {name!r} has no bindings: deploy the manifest, and give the bindings of that deployment"
             fault = PublishError(code="TopicUnbound", message=problem)
         return prepared if fault is None else _rejected(prepared.message.id, fault)
+
+    def _not_here(self, name: str) -> str:
+        if name in self.topics:
+            return f"there is no topic {name!r} on AWS: the manifest puts it on a database"
+        on_aws = (known for known, topic in self.topics.items() if topic.aws is not None)
+        return f"there is no topic {name!r} in this manifest{did_you_mean(name, on_aws)}"
 
     def _send(self, name: str, entries: Sequence[Entry]) -> dict[int, PublishResult]:
         arn, topic = self.bindings[name].arn, self.topics[name].aws

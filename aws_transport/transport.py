@@ -16,7 +16,7 @@ from aws_transport.operator import SqsOperator
 from aws_transport.publisher import SnsPublisher
 from aws_transport.settlement import SqsSettler
 from towpath.envelope import Sources
-from towpath.errors import InvalidManifest, Mistake, SubscriptionNotFound
+from towpath.errors import InvalidManifest, Mistake, SubscriptionNotFound, did_you_mean
 from towpath.manifest import Manifest, Subscription
 from towpath.message import NewMessage, PublishResult, utc_now
 from towpath.ports import Capability
@@ -83,8 +83,9 @@ class AwsTransport:
         """A consumer of a subscription with host ``worker``; raises ``SubscriptionNotFound`` for any other."""
         found = self._on_aws().get(subscription)
         if found is None or found.aws is None:
-            served = ", ".join(sorted(self.policies())) or "none"
-            raise SubscriptionNotFound(subscription, f"a worker may serve these of the manifest on AWS: {served}")
+            served = sorted(self.policies())
+            problem = f"a worker may serve these of the manifest on AWS: {', '.join(served) or 'none'}"
+            raise SubscriptionNotFound(subscription, f"{problem}{did_you_mean(subscription, served)}")
         if found.host != "worker":
             problem = f"its host is {found.host!r}, which a worker would compete with for its messages"
             raise SubscriptionNotFound(subscription, problem)

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from local_transport.tables import subscription, topic, topology
-from towpath.errors import InvalidManifest
+from towpath.errors import InvalidManifest, SubscriptionNotFound, did_you_mean
 from towpath.filters import FilterPolicy
 from towpath.manifest import Manifest
 from towpath.records import read_json_record
@@ -123,6 +123,13 @@ class AppliedTopology:
     revision: int
     topics: Mapping[str, AppliedTopic]
     subscriptions: Mapping[str, AppliedSubscription]
+
+
+def unknown_subscription(name: str, known: Iterable[str]) -> SubscriptionNotFound:
+    """The error about a subscription that is not applied, with those that are."""
+    names = sorted(known)
+    repair = did_you_mean(name, names) or "; is it new? 'towpath manifest render', then 'towpath apply'"
+    return SubscriptionNotFound(name, f"this database has {', '.join(names) or 'none'}{repair}")
 
 
 class TopologyReader:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from local_transport.applied import AppliedTopic, AppliedTopology
 from towpath.envelope import Prepared, Sources, prepare
+from towpath.errors import did_you_mean
 from towpath.message import NewMessage, PublishError, PublishResult
 
 
@@ -75,9 +76,8 @@ def comparable(body: str) -> str:
 def _topic_fault(topic: str, target: AppliedTopic | None, applied: AppliedTopology) -> PublishError | None:
     if target is None:
         known = ", ".join(sorted(applied.topics)) or "none; run 'towpath apply'"
-        return PublishError(
-            code="TopicNotFound", message=f"there is no topic {topic!r} on this database, it has {known}"
-        )
+        problem = f"there is no topic {topic!r} on this database, it has {known}{did_you_mean(topic, applied.topics)}"
+        return PublishError(code="TopicNotFound", message=problem)
     if target.policy.status == "disabled":
         return PublishError(code="TopicDisabled", message=f"the topic {topic!r} is disabled in the applied topology")
     return None

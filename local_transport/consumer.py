@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from local_transport.applied import AppliedSubscription, TopologyReader
+from local_transport.applied import AppliedSubscription, TopologyReader, unknown_subscription
 from local_transport.claims import Claimed, Claims
 from local_transport.connections import Database
 from local_transport.details import ATTEMPTS_EXCEEDED
 from local_transport.settles import Renewal, Settles
 from towpath.backoff import Random
-from towpath.errors import SubscriptionNotFound, Unsupported
+from towpath.errors import Unsupported
 from towpath.ports import Extension
 from towpath.settlement import (
     Completion,
@@ -123,7 +123,7 @@ class DatabaseConsumer:
         with self._means.database.reading() as connection:
             known = self._means.reader.current(connection).subscriptions
         if self._name not in known:
-            raise SubscriptionNotFound(self._name, f"this database has {', '.join(sorted(known)) or 'none'}")
+            raise unknown_subscription(self._name, known)
         return known[self._name]
 
     def _claims_of(self, applied: AppliedSubscription) -> Claims:

@@ -8,12 +8,11 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Row
 
-from local_transport.applied import TopologyReader
+from local_transport.applied import TopologyReader, unknown_subscription
 from local_transport.claims import delivery_id
 from local_transport.connections import Database
 from local_transport.dialects.columns import Now, moment
 from local_transport.tables import delivery, delivery_detail, message, subscription, tally, topic
-from towpath.errors import SubscriptionNotFound
 from towpath.ports import DeadLetterEntry, SubscriptionStats
 
 
@@ -37,7 +36,7 @@ class DatabaseOperator:
         with self._database.reading() as connection:
             known = self._reader.current(connection).subscriptions
             if subscription not in known:
-                raise SubscriptionNotFound(subscription, f"this database has {', '.join(sorted(known)) or 'none'}")
+                raise unknown_subscription(subscription, known)
             parameters = {"wanted": known[subscription].id, "limit": limit}
             return [_entry(subscription, row) for row in connection.execute(_DEAD_LETTERS, parameters)]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import timedelta
 
 AbortReason = Literal["cancelled", "lease_lost", "max_processing", "shutdown"]
@@ -152,6 +152,7 @@ class SubscriptionNotFound(TowpathError):
 
     def __init__(self, name: str, repair: str) -> None:
         self.name = name
+        self.repair = repair
         super().__init__(f"there is no subscription {name!r}; {repair}")
 
 
@@ -177,3 +178,11 @@ class InvalidEnvironment(TowpathError):
 
 class InvalidEvent(TowpathError):
     """What Lambda handed over is no SQS event: the function is wired to something else than its queue."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence about ``word``, which is none of ``known``: the nearest of them, or nothing."""
+    from difflib import get_close_matches  # a Lambda function that has no such mistake need not wait for it
+
+    nearest = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""

@@ -168,9 +168,12 @@ def test_a_partitioned_subscription_is_refused_honestly(transport, mode):
 
 def test_an_unknown_subscription_is_named_with_those_that_are_known(transport):
     with pytest.raises(
-        SubscriptionNotFound, match="there is no subscription 'convertt'; this database has archive, conv"
+        SubscriptionNotFound,
+        match=r"there is no subscription 'convertt'; this database has archive, conv.*mean 'convert'",
     ):
         transport.consumer("convertt")
+    with pytest.raises(SubscriptionNotFound, match=r"is it new[?] 'towpath manifest render', then 'towpath apply'"):
+        transport.consumer("xyzzy")
 
 
 def test_a_subscription_that_is_gone_is_reported_to_its_consumer(transport):

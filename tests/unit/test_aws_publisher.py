@@ -163,6 +163,7 @@ def test_a_standard_topic_gets_its_batches_side_by_side() -> None:
     ("topic", "message", "code", "says"),
     [
         ("none", NewMessage(payload=1), "TopicNotFound", "in this manifest"),
+        ("plian", NewMessage(payload=1), "TopicNotFound", "in this manifest; did you mean 'plain'?"),
         ("local", NewMessage(payload=1), "TopicNotFound", "on a database"),
         ("closed", NewMessage(payload=1), "TopicDisabled", "disabled"),
         ("unbound", NewMessage(payload=1), "TopicUnbound", "deploy"),

@@ -173,6 +173,7 @@ def test_a_worker_is_offered_the_subscriptions_with_host_worker(offline: AwsTran
         ("letters.function", "its host is 'lambda'"),
         ("local.read", "letters.read, letters.red"),
         ("none", "letters.read, letters.red"),
+        ("leters.read", "did you mean 'letters.read'"),
     ],
 )
 def test_another_subscription_has_no_consumer_here(offline: AwsTransport, name: str, says: str) -> None:

@@ -339,6 +339,7 @@ def test_an_unknown_topic_is_told_in_one_sentence(url, shop):
     assert result.exit_code == 1
     assert "error: TopicNotFound: " in result.stderr
     assert "orders.nwe" in result.stderr
+    assert "did you mean 'orders.new'?" in result.stderr
     assert result.stdout == "0 accepted, 0 duplicate, 1 rejected\n"
 
 
