@@ -28,6 +28,7 @@ from towpath.topology import load_topology
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "tests" / "events"
+QUICKSTART = ROOT / "examples" / "quickstart"
 SOURCES = (
     "pyproject.toml",
     "README.md",
@@ -172,6 +173,24 @@ def test_the_bundle_answers_a_real_sqs_event(tmp_path: Path, bundle: Bundle) -> 
     assert 0 < report["run"]["started"]["duration_ms"] < 30_000
     assert report["run"]["peak_memory_mb"] in range(10, 128)
     assert len(list(results.iterdir())) == len(documents)
+
+
+def test_the_quickstarts_event_completes_one_record_and_sets_one_aside(tmp_path: Path, bundle: Bundle) -> None:
+    (tmp_path / "aws.json").write_text(quickstart_manifest().to_json())
+    result = towpath_bundle(
+        *("verify", bundle.path, "--event", QUICKSTART / "event.json", "--manifest", tmp_path / "aws.json"),
+        *("--env", f"QUICKSTART_DOCUMENTS={QUICKSTART / 'documents'}"),
+    )
+    assert result.exit_code == 0, result.output
+    assert "2 records: 1 completed, 1 dead\n" in result.output
+    assert "dead: FatalError: the message has no payload_ref" in result.output
+    assert "  INFO summarised macbeth-act-1.md\n" in result.output
+
+
+def test_the_quickstarts_event_is_as_sqs_sends_it() -> None:
+    for record in json.loads((QUICKSTART / "event.json").read_text())["Records"]:
+        assert record["md5OfBody"] == hashlib.md5(record["body"].encode()).hexdigest()
+        assert record.keys() == json.loads((EVENTS / "sqs_standard.json").read_text())["Records"][0].keys()
 
 
 def test_a_bundle_without_its_settings_does_not_start_and_says_why(tmp_path: Path, bundle: Bundle) -> None:

@@ -1,7 +1,8 @@
 """Counts the words of text documents and lists their headings and links.
 
-A message carries no text, only a claim check (``payload_ref``): the document's ``file://`` address, its size and its
-SHA-256. The results go as JSON into the folder that the variable ``QUICKSTART_RESULTS`` names.
+A message carries no text, only a claim check (``payload_ref``): the document's ``file:`` address, its size and its
+SHA-256. An address without a folder of its own (``file:one.md``) is looked for in the folder that the variable
+``QUICKSTART_DOCUMENTS`` names. The results go as JSON into the one that ``QUICKSTART_RESULTS`` names.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def process(message: Message, context: Context) -> Outcome:
     if reference is None:
         raise FatalError("the message has no payload_ref that says where the document is")
     rehearse_failures(message, context)
-    document = Path(unquote(urlsplit(reference.uri).path))
+    document = document_path(reference)
     summary = summarise(document.name, read_text(document, reference))
     context.check()
     write_result(summary)
@@ -50,6 +51,11 @@ def rehearse_failures(message: Message, context: Context) -> None:
     wanted = message.attributes.get("rehearse_failures", 0)
     if isinstance(wanted, int) and context.attempt <= wanted:
         raise TransientError(f"rehearsed failure {context.attempt} of {wanted}")
+
+
+def document_path(reference: PayloadRef) -> Path:
+    """Where the document lies."""
+    return Path(os.environ.get("QUICKSTART_DOCUMENTS", "documents"), unquote(urlsplit(reference.uri).path))
 
 
 def read_text(document: Path, reference: PayloadRef) -> str:
