@@ -25,7 +25,6 @@ _RECEIVE_WAIT: Final = timedelta(seconds=2)  # also the longest that an idle wor
 _SHORT_POLL: Final = timedelta(seconds=1)  # SQS answers a poll without a wait from some of its servers only
 _LOOK_SECONDS: Final = 0.05  # between two looks at whether handlers have ended
 _ERROR_PAUSE_SECONDS: Final = (0.5, 30.0)  # first and longest pause after a transport that does not answer
-_ABORT_GRACE_SECONDS: Final = 5.0  # what a handler gets to notice that it was aborted
 _SETTLE_BATCH: Final = 500
 
 
@@ -35,11 +34,12 @@ class WorkerOptions:
 
     ``once`` ends the worker when nothing is due; ``max_deliveries`` after so many claims over all subscriptions;
     ``idle_exit`` after so long with nothing to do. Then handlers that still run may end. ``drain`` is what they get
-    after a stop before they are aborted.
+    after a stop before they are aborted, ``abort_grace`` what they get then to notice it.
     """
 
     concurrency: int = 8
     drain: timedelta = timedelta(seconds=30)
+    abort_grace: timedelta = timedelta(seconds=5)
     once: bool = False
     max_deliveries: int | None = None
     idle_exit: timedelta | None = None
@@ -302,7 +302,7 @@ class Service:
         if not _joined(threads, self._options.drain.total_seconds(), self._aborting.is_set):
             self._log.warning("handlers still run; they are aborted")
             self.abort()
-            if not _joined(threads, _ABORT_GRACE_SECONDS):
+            if not _joined(threads, self._options.abort_grace.total_seconds()):
                 self._give_up()
 
     def _give_up(self) -> None:

@@ -76,7 +76,7 @@ def refusal(result: Result) -> str:
 # --- One payload -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("payload", ['{"a": 1}', "[1, 2]", "7", "1.5", "true", "null", '"text"', '"ä \\ud83d\\ude00"'])
+@pytest.mark.parametrize("payload", ['{"a": [1.5, true]}', "null", '"ä \\ud83d\\ude00"'])
 def test_a_payload_is_any_json(publish, arrived, payload):
     result = publish(payload)
     assert result.exit_code == 0
@@ -91,7 +91,7 @@ def test_without_a_payload_a_message_has_none(publish, arrived):
     assert [message.payload for message in arrived()] == [ABSENT]
 
 
-@pytest.mark.parametrize("payload", ["{", "{'a': 1}", "", "{} {}", "[" * 100_000])
+@pytest.mark.parametrize("payload", ["{", "", "{} {}", "[" * 100_000])
 def test_a_payload_that_is_no_json_is_wrong_use(publish, arrived, payload):
     assert "PAYLOAD is not JSON" in refusal(publish(payload))
     assert arrived() == []
@@ -147,31 +147,27 @@ def test_a_repeated_deduplication_key_is_a_duplicate(publish, arrived):
 # --- Attributes ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "name", "value"),
-    [
-        ("kind=pdf", "kind", "pdf"),
-        ("kind=a=b", "kind", "a=b"),
-        ("kind=7", "kind", "7"),
-        ("kind=:=", "kind", ":="),
-        ("n:=7", "n", 7),
-        ("n:=-1.5e3", "n", -1500.0),
-        ("n:=1000000000", "n", 10**9),
-        ('tags:=["a", "b"]', "tags", ("a", "b")),
-        ("tags:=[]", "tags", ()),
-        ('kind:="7"', "kind", "7"),
-    ],
-)
-def test_an_attribute_is_text_or_json(publish, arrived, given, name, value):
-    assert publish("1", "--attribute", given).exit_code == 0
+FORMS = {
+    "text=pdf": "pdf",
+    "equals=a=b": "a=b",
+    "digits=7": "7",
+    "mark=:=": ":=",
+    "int:=7": 7,
+    "float:=-1.5e3": -1500.0,
+    "largest:=1000000000": 10**9,
+    'list:=["a", "b"]': ("a", "b"),
+    "empty:=[]": (),
+    'quoted:="7"': "7",
+}
+
+
+def test_attributes_are_text_or_json(publish, arrived):
+    assert publish("1", *(part for form in FORMS for part in ("--attribute", form))).exit_code == 0
     (message,) = arrived()
-    assert message.attributes == {name: value}
-    assert type(message.attributes[name]) is type(value)
-
-
-def test_attributes_may_be_repeated_under_other_names(publish, arrived):
-    publish("1", "-a", "kind=pdf", "-a", "pages:=3")
-    assert [message.attributes for message in arrived()] == [{"kind": "pdf", "pages": 3}]
+    wanted = {form.partition("=")[0].removesuffix(":"): value for form, value in FORMS.items()}
+    assert {name: (type(value), value) for name, value in message.attributes.items()} == {
+        name: (type(value), value) for name, value in wanted.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -190,7 +186,7 @@ def test_an_attribute_in_another_form_is_wrong_use(publish, arrived, given, told
 
 @pytest.mark.parametrize(
     "given",
-    ["=x", "kind=", "a.b=x", "a:b=x", "towpath-x=1", "n:=true", "n:=null", "n:={}", "n:=2e9", "n:=NaN"],
+    ["=x", "kind=", "a:b=x", "towpath-x=1", "n:=true", "n:=2e9", "n:=NaN"],
 )
 def test_an_attribute_that_breaks_the_contract_is_rejected_in_one_sentence(publish, arrived, given):
     result = publish("1", "--attribute", given)

@@ -211,7 +211,7 @@ def eventually(condition: Callable[[], object]) -> bool:
 
 
 def names_of_threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith((NAME, "towpath"))}
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith((NAME, "towpath-sweeper"))}
 
 
 def completes(message, context):
@@ -542,7 +542,8 @@ def test_a_handler_that_ignores_its_abort_is_given_up_and_everything_is_settled_
     consumer = transport.consumers[NAME]
     consumer.on_settle = hold_first
     consumer.put(delivery(1), delivery(2))
-    with running(transport, WorkerOptions(concurrency=2, drain=timedelta(hours=1))) as (worker, future):
+    options = WorkerOptions(concurrency=2, drain=timedelta(hours=1), abort_grace=timedelta(seconds=0.1))
+    with running(transport, options) as (worker, future):
         assert settling.wait(PATIENCE)
         assert begun.wait(PATIENCE)
         worker.abort()
