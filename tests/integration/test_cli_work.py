@@ -32,7 +32,7 @@ TOPOLOGY = {
 }
 HANDLERS = """
 import time
-from towpath import DeadLetter
+from towpath import DeadLetter, Retry
 
 def process(message, context):
     if message.payload == "wait":
@@ -45,6 +45,8 @@ def process(message, context):
         time.sleep(600)
     if message.payload == "exit":
         raise SystemExit(7)
+    if message.payload == "later":
+        return Retry("not yet", after=600)
     context.log.info("handled %s", message.payload)
     return DeadLetter("not for us") if message.payload == "bad" else None
 """
@@ -143,6 +145,25 @@ def test_once_handles_what_is_due_and_tells_what_it_did(shop, work):
     assert states(shop) == {"pending": 0, "leased": 0, "dead": 1, "completed": 2}
 
 
+def test_what_goes_back_for_another_attempt_was_retried(shop, work):
+    put(shop, "later")
+    assert work("orders.bill", "--once").stdout == "1 received: 1 retried\n"
+
+
+def test_a_worker_says_what_it_serves_and_how_to_end_it(shop, work):
+    told = "serving orders.bill on sqlite:///shop.db (8 threads); Ctrl-C drains"
+    assert work("orders.bill", "--once").stderr.splitlines() == [told]
+    assert "(1 thread); " in work("orders.bill", "--once", "--concurrency", "1").stderr
+
+
+def test_a_star_that_the_shell_expanded_is_told_to_be_quoted(shop, work):
+    done = work("shop.db", "shop_handlers.py")
+    assert done.returncode == 1
+    told = "error: there is no subscription 'shop.db'; it is a file of this folder, so quote the star: '*' ("
+    assert done.stderr.startswith(told)
+    assert done.stderr.count("\n") == 1
+
+
 def test_as_json_every_line_is_an_object(shop, work):
     put(shop, 1)
     done = work("orders.bill", "--once", "--json")
@@ -173,7 +194,8 @@ def test_an_unknown_subscription_is_told_with_the_known_ones(work):
     done = work("orders.bil")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "error: there is no subscription 'orders.bil'; this transport has orders.bill, orders.broken\n"
+        "error: there is no subscription 'orders.bil'; this database has orders.bill, orders.broken; "
+        "did you mean 'orders.bill'?\n"
     )
 
 
@@ -198,7 +220,7 @@ def assert_released(shop: Transport, worker: Started) -> None:
     """A receive that was waiting when the signal came may have claimed the delivery once more, and given it back."""
     code, output = worker.end()
     assert code == 0
-    assert re.fullmatch(r"(\d) received: \1 pending\n", output)
+    assert re.fullmatch(r"(\d) received: \1 retried or given back\n", output)
     assert states(shop) == {"pending": 1, "leased": 0, "dead": 0, "completed": 0}
 
 
@@ -208,6 +230,7 @@ def test_a_signal_drains_and_the_worker_ends_in_order(shop, start, number):
     worker = start("orders.bill", "--drain", "0.1")
     worker.wait_for("started")
     worker.signal(number)
+    worker.wait_for("draining: up to 0.1 s; press Ctrl-C again to abort")
     assert_released(shop, worker)
 
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 import queue
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
 from towpath.cli.logs import start_logging
-from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, require_subscriptions
-from towpath.cli.output import JsonFlag, console, print_json
+from towpath.cli.options import (
+    BindingsOption,
+    ManifestOption,
+    TransportOption,
+    opened,
+    require_subscriptions,
+    without_password,
+)
+from towpath.cli.output import JsonFlag, print_json, print_sentence, stderr
 from towpath.errors import SubscriptionNotFound
-from towpath.settlement import SubscriptionPolicy
+from towpath.ports import Transport
 from towpath.worker import Counts, Worker, WorkerOptions
 
 Names: TypeAlias = Annotated[
@@ -62,44 +70,89 @@ def work(
         max_deliveries=maximum,
         idle_exit=None if idle_exit is None else timedelta(seconds=idle_exit),
     )
+    say = _unsaid if as_json else _said
     with opened(transport, manifest, bindings) as open_transport:
-        policies = open_transport.policies()
-        require_subscriptions(open_transport, transport, policies)
-        worker = Worker(open_transport, _chosen(subscriptions, policies), options)
-        _drain_on_signals(worker)
+        names = _chosen(subscriptions, open_transport, transport)
+        worker = Worker(open_transport, names, options)
+        interrupted = _drain_on_signals(worker, options.drain, say)
+        say(_serving(names, transport, concurrency))
         counts = worker.run()
-    _report(counts, as_json=as_json)
+    if as_json:
+        print_json({"received": counts.received, **counts.states})
+    else:
+        print_sentence(_result(counts, interrupted=interrupted.is_set()))
 
 
-def _chosen(names: list[str], policies: Mapping[str, SubscriptionPolicy]) -> list[str]:
-    if names != ["*"]:
-        return list(dict.fromkeys(names))
+def _chosen(asked: list[str], transport: Transport, url: str) -> list[str]:
+    """The subscriptions to serve. Raises ``SubscriptionNotFound`` for what a worker cannot serve here."""
+    policies = transport.policies()
+    require_subscriptions(transport, url, policies)
+    if "*" not in asked:
+        for name in asked:
+            if name not in policies:
+                _refuse(name, transport)
+        return list(dict.fromkeys(asked))
     chosen = sorted(name for name, policy in policies.items() if policy.handler is not None)
     if not chosen:
-        raise SubscriptionNotFound("*", "this transport has no subscription with a handler; apply a manifest with one")
+        raise SubscriptionNotFound("*", "this transport has no subscription with a handler that a worker may run")
     return chosen
 
 
-def _drain_on_signals(worker: Worker) -> None:
+def _refuse(name: str, transport: Transport) -> None:
+    """Have the transport say why a worker cannot serve ``name``; a file's name came from a star without quotes."""
+    try:
+        transport.consumer(name).close()
+    except SubscriptionNotFound as error:
+        if not Path(name).exists():
+            raise
+        repair = f"it is a file of this folder, so quote the star: '*' ({error.repair})"
+        raise SubscriptionNotFound(name, repair) from error
+
+
+def _serving(names: list[str], url: str, concurrency: int) -> str:
+    threads = "1 thread" if concurrency == 1 else f"{concurrency} threads"
+    each = " each" if len(names) > 1 else ""
+    return f"serving {', '.join(names)} on {without_password(url)} ({threads}{each}); Ctrl-C drains"
+
+
+def _said(sentence: str) -> None:
+    stderr().print(sentence, soft_wrap=True, markup=False)
+
+
+def _unsaid(_: str) -> None:
+    """For programs, which read one JSON object a line."""
+
+
+def _drain_on_signals(worker: Worker, drain: timedelta, say: Callable[[str], None]) -> threading.Event:
     """The first SIGTERM or SIGINT stops, the second aborts. Both are done by a thread of their own: a signal handler
     interrupts the main thread anywhere, even while that holds the lock which stopping takes.
+
+    The answer is set from the first one on.
     """
     received: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put is made to be interrupted by itself
+    interrupted = threading.Event()
 
     def obey() -> None:
         received.get()
+        interrupted.set()
         worker.stop()
+        say(f"draining: up to {drain.total_seconds():,g} s; press Ctrl-C again to abort")
         received.get()
         worker.abort()
+        say("aborting: what still runs is given back")
 
     threading.Thread(target=obey, name="towpath-signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _frame: received.put(number))
+    return interrupted
 
 
-def _report(counts: Counts, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"received": counts.received, **counts.states})
-        return
-    states = ", ".join(f"{count} {state}" for state, count in sorted(counts.states.items()))
-    console().print(f"{counts.received} received" + (f": {states}" if states else ""))
+def _result(counts: Counts, *, interrupted: bool) -> str:
+    """What was done, in words. Deliveries are given back only by a worker that is told to stop."""
+    words = {
+        "pending": "retried or given back" if interrupted else "retried",
+        "failed": "not settled",
+        "lease_lost": "lost to another worker",
+    }
+    states = ", ".join(f"{count} {words.get(state, state)}" for state, count in sorted(counts.states.items()))
+    return f"{counts.received} received" + (f": {states}" if states else "")
