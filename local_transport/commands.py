@@ -38,6 +38,8 @@ def upgrade_schema(*, database: DatabaseOption, as_json: JsonFlag = False) -> No
         console().print(f"Schema version {before.needed} already; nothing to do.")
     else:
         console().print(f"Schema version {before.needed} now; it was {before.installed or 'not there'}.")
+        if before.installed is None:
+            console().print("Next: towpath apply")
 
 
 @app.command()

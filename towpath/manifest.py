@@ -217,11 +217,25 @@ class Manifest:
 
     @staticmethod
     def load(path: str | Path) -> Manifest:
-        """Read the manifest in the file ``path``."""
+        """Read the manifest in the file ``path``. Raises ``InvalidManifest``, also when it is a topology."""
         try:
-            return Manifest.from_json(Path(path).read_text(encoding="utf-8"))
+            text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
             problem = f"cannot be read: {error.strerror}; 'towpath manifest render' writes it"
             raise InvalidManifest(str(path), [Mistake(path="", problem=problem)]) from error
         except UnicodeDecodeError as error:
             raise InvalidManifest(str(path), [Mistake(path="", problem="is not UTF-8 text")]) from error
+        if _is_topology(Path(path), text):
+            problem = f"is a topology; its manifest is wanted, write it with 'towpath manifest render {path} -e NAME'"
+            raise InvalidManifest(str(path), [Mistake(path="", problem=problem)])
+        return Manifest.from_json(text)
+
+
+def _is_topology(path: Path, text: str) -> bool:
+    if path.suffix == ".toml":
+        return True
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and "topics" in document and "manifest_version" not in document

@@ -104,7 +104,10 @@ def test_a_sqlite_file_of_somebody_else_is_left_alone(tmp_path):
 def test_a_postgresql_database_without_tables_is_refused_with_the_command(postgres_url):
     with pytest.raises(SchemaOutdated, match="run 'towpath db upgrade --database postgresql://"):
         connect(postgres_url)
-    assert _command("upgrade", postgres_url) == (0, "Schema version 0001 now; it was not there.\n")
+    assert _command("upgrade", postgres_url) == (
+        0,
+        "Schema version 0001 now; it was not there.\nNext: towpath apply\n",
+    )
     connect(postgres_url).close()
     assert _command("upgrade", postgres_url) == (0, "Schema version 0001 already; nothing to do.\n")
 

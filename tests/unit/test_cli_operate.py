@@ -1,6 +1,7 @@
 """``towpath apply``, ``stats`` and ``dead-letters list``, over a database."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -84,6 +85,34 @@ def test_a_manifest_that_cannot_be_read_changes_nothing(tmp_path, content):
     result = towpath("apply", file, "--database", f"sqlite:///{tmp_path / 'new.db'}")
     assert isinstance(result.exception, InvalidManifest)  # told by the root command, exit 1
     assert not (tmp_path / "new.db").exists()
+
+
+@pytest.mark.parametrize("name", ["topology.toml", "topology.json"])
+def test_a_topology_in_the_manifests_place_is_told_as_such(tmp_path, name):
+    file = tmp_path / name
+    file.write_text('name = "shop"\n' if name.endswith("toml") else json.dumps(TOPOLOGY), encoding="utf-8")
+    result = towpath("apply", file, "--database", f"sqlite:///{tmp_path / 'new.db'}")
+    assert isinstance(result.exception, InvalidManifest)
+    told = f"{file} is a topology; its manifest is wanted, write it with 'towpath manifest render {file} -e NAME'"
+    assert str(result.exception) == told
+
+
+@pytest.mark.parametrize(("seconds", "warned"), [(1, True), (0, False), (-1, False)])
+def test_apply_warns_of_a_topology_that_is_newer_than_its_manifest(tmp_path, manifest, seconds, warned):
+    copy, topology = tmp_path / "manifest.json", tmp_path / "topology.toml"
+    copy.write_bytes(manifest.read_bytes())
+    topology.touch()
+    os.utime(copy, (1_000, 1_000))
+    os.utime(topology, (1_000, 1_000 + seconds))
+    result = towpath("apply", copy, "--database", f"sqlite:///{tmp_path / 'new.db'}")
+    told = f"warning: {topology} is newer than {copy}: render it again\n"
+    assert (result.exit_code, result.stderr) == (0, told if warned else "")
+
+
+def test_db_upgrade_says_what_comes_next_when_it_made_the_tables(tmp_path):
+    target = f"sqlite:///{tmp_path / 'new.db'}"
+    assert towpath("db", "upgrade", "--database", target).stdout.endswith("\nNext: towpath apply\n")
+    assert "Next" not in towpath("db", "upgrade", "--database", target).stdout
 
 
 # --- stats -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, require_subscriptions
-from towpath.cli.output import JsonFlag, console, print_json, print_table
+from towpath.cli.output import JsonFlag, console, print_json, print_table, print_warning
 from towpath.errors import Unsupported
 from towpath.manifest import Manifest
 from towpath.message import JsonValue, format_time
@@ -36,6 +36,9 @@ def apply(
     Example: towpath apply manifest.json --database sqlite:///dev.db
     """
     resolved = Manifest.load(manifest)
+    topology = manifest.with_name("topology.toml")
+    if topology.is_file() and topology.stat().st_mtime > manifest.stat().st_mtime:
+        print_warning(f"{topology} is newer than {manifest}: render it again")
     store = connect(database)
     try:
         if not isinstance(store, TopologyStore):

@@ -81,3 +81,8 @@ def _print_blocks(headings: Sequence[str], rows: Sequence[Sequence[str]], title:
 def print_failure(sentence: str, to: Console | None = None) -> None:
     """What went wrong, on standard error; ``to`` is the console of what is shown there just now."""
     (to or stderr()).print(Text.assemble(("error:", "bold red"), " ", sentence), soft_wrap=True)
+
+
+def print_warning(sentence: str) -> None:
+    """What is allowed and probably not wanted, on standard error."""
+    stderr().print(Text.assemble(("warning:", "bold yellow"), " ", sentence), soft_wrap=True)
