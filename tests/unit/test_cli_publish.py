@@ -101,6 +101,16 @@ def test_a_bare_word_is_told_how_to_be_quoted(publish):
     assert "text needs its own quotes, as in '\"hello\"'" in refusal(publish("hello"))
 
 
+@pytest.mark.parametrize("payload", ["{number:1}", "{'number': 1}", "{ number : 1}"])
+def test_an_object_that_lost_its_quotes_is_shown_with_them(publish, payload):
+    assert """did you mean '{"number": 1}'?""" in refusal(publish(payload))
+
+
+@pytest.mark.parametrize("payload", ["{", "a b", "{number: one}", "{'a': 'it's'}"])
+def test_what_nobody_can_guess_has_no_hint(publish, payload):
+    assert "did you mean" not in refusal(publish(payload))
+
+
 @pytest.mark.parametrize("payload", ["NaN", "[Infinity]", "1e400", '"\\ud800"'])
 def test_a_payload_that_json_does_not_have_is_rejected(publish, arrived, payload):
     result = publish(payload)

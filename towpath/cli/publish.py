@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,7 @@ from towpath.message import ABSENT, JsonValue, NewMessage, PayloadRef, PublishEr
 from towpath.ports import Transport
 
 _CALL_SIZE = 100
+_BARE_NAME = re.compile(r"([{,]\s*)([A-Za-z_]\w*)\s*:")
 
 Payload: TypeAlias = Annotated[
     str | None,
@@ -227,9 +229,18 @@ def _parsed(text: str | bytes, where: str) -> JsonValue:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        bare = where == "PAYLOAD" and text.isalnum()
-        hint = f"; text needs its own quotes, as in '\"{text!s}\"'" if bare else ""
+        hint = _json_hint(text) if isinstance(text, str) else ""
         raise typer.BadParameter(f"{where} is not JSON: {error}{hint}") from error
+
+
+def _json_hint(text: str) -> str:
+    """What was probably meant: a word as text, or an object whose names lost their quotes to the shell."""
+    if text.isalnum():
+        return f"; text needs its own quotes, as in '\"{text}\"'"
+    quoted = _BARE_NAME.sub(r'\1"\2":', text.replace("'", '"'))
+    with suppress(ValueError, RecursionError):
+        return f"; did you mean '{json.dumps(json.loads(quoted), ensure_ascii=False)}'?"
+    return ""
 
 
 def _attributes(pairs: list[str]) -> dict[str, JsonValue]:
