@@ -65,7 +65,8 @@ def test_the_demo_takes_a_folder_of_ones_own_and_shows_a_summary(tmp_path):
     ran = run_demo(str(own), folder=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "the same results and the same failures" in ran.stdout
-    assert "damaged-one.md" in ran.stdout
+    assert "one.md failed twice on purpose and then succeeded; damaged-one.md is broken on purpose." in ran.stdout
+    assert ran.stdout.endswith("\nNext: README, 'The quickstart by hand'.\n")
 
 
 def test_the_demo_says_when_there_is_nothing_to_read(tmp_path):

@@ -19,7 +19,7 @@ from typing import Annotated, Protocol, TypeAlias, cast
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from towpath.cli.output import JsonFlag, console, print_failure, print_json, print_table, stderr
+from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, print_table, stderr
 from towpath.envelope import Prepared, Sources, prepare
 from towpath.errors import TowpathError, Unsupported
 from towpath.limits import MAX_MESSAGE_BYTES
@@ -35,6 +35,7 @@ _TOPIC = "documents.process"
 _SUBSCRIPTION = "documents.convert"
 _RESULTS = "QUICKSTART_RESULTS"  # the variable that tells the quickstart's handler where to write
 _REHEARSED_FAILURES = 2
+_LABELS = {"retried": "retried on purpose", "seconds": "seconds for all, without bundling"}
 
 Folder: TypeAlias = Annotated[
     Path | None, typer.Argument(help="A folder of text files; default: the quickstart's documents.", show_default=False)
@@ -118,7 +119,8 @@ def demo(folder: Folder = None, *, project: Project = None, as_json: JsonFlag = 
     sys.path.insert(0, str(quickstart))
     database = _run_on_database(quickstart, messages, work, shown=not as_json)
     zipped = _run_in_zip(quickstart, messages, work, shown=not as_json)
-    _report(database, zipped, work, as_json=as_json)
+    purpose = f"{documents[0].name} failed twice on purpose and then succeeded; {damaged.name} is broken on purpose."
+    _report(database, zipped, work, purpose, as_json=as_json)
     if not database.same_as(zipped):
         print_failure(f"the two runs differ; compare the results under {work}")
         raise typer.Exit(1)
@@ -279,7 +281,7 @@ def _progress(what: str, total: int, *, shown: bool) -> Iterator[Callable[[int],
         yield lambda count: progress.advance(bar, count)
 
 
-def _report(database: Run, zipped: Run, work: Path, *, as_json: bool) -> None:
+def _report(database: Run, zipped: Run, work: Path, purpose: str, *, as_json: bool) -> None:
     same = database.same_as(zipped)
     if as_json:
         print_json({"same": same, "sqlite": _run_json(database), "lambda": _run_json(zipped), "folder": str(work)})
@@ -288,12 +290,15 @@ def _report(database: Run, zipped: Run, work: Path, *, as_json: bool) -> None:
     failures = ((letter.document, letter.attempts, letter.reason) for letter in database.dead_letters)
     print_table(("document", "attempts", "reason"), failures, title="Dead letters")
     verdict = "the same results and the same failures" if same else "different results"
-    console().print(f"Both runs: {verdict}. The results are in {work}", soft_wrap=True)
+    print_sentence(f"Both runs: {verdict}. The results are in {work}, which stays until you remove it.")
+    print_sentence(purpose)
+    if same:
+        print_sentence("Next: README, 'The quickstart by hand'.")
 
 
 def _rows(database: Run, zipped: Run) -> Iterator[tuple[str, object, object]]:
     theirs = _figures(zipped)
-    return ((name, figure, theirs[name]) for name, figure in _figures(database).items())
+    return ((_LABELS.get(name, name), figure, theirs[name]) for name, figure in _figures(database).items())
 
 
 def _run_json(run: Run) -> dict[str, JsonValue]:
