@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -39,13 +40,29 @@ def record_outcomes(event: Any, response: Any, logs: str, hidden: Mapping[str, i
 
 
 def log_lines(logs: str) -> Iterator[dict[str, Any]]:
-    """What was written: the fields of the logger's JSON lines, and any other line as ``message`` alone."""
+    """What was written: the fields of the logger's JSON lines, and any other line as ``message`` alone. Empty lines are
+    left out.
+    """
     for text in logs.splitlines():
+        start, fields = _fields(text)
+        if text[:start]:
+            yield {"message": text[:start]}
+        if fields is not None:
+            yield fields
+
+
+def _fields(text: str) -> tuple[int, dict[str, Any] | None]:
+    """Where a line of the logger begins within ``text``, and its fields. It need not begin it: ``print`` writes a text
+    and its line end apart, and between them another thread may log.
+    """
+    for found in re.finditer(r'\{"', text):
         try:
-            line = json.loads(text)
+            fields = json.loads(text[found.start() :])
         except ValueError:
-            line = None
-        yield line if isinstance(line, dict) and "message" in line else {"message": text}
+            continue
+        if "message" in fields:
+            return found.start(), fields
+    return len(text), None
 
 
 def is_settled(line: Mapping[str, Any]) -> bool:

@@ -19,6 +19,13 @@ from towpath.cli.output import console, print_table
 
 _HEAVIEST: Final = 8
 _LACKS_BOTO3: Final = re.compile(r"No module named '(boto3|botocore)|boto3 is not installed")
+_WORDS: Final[dict[State, str]] = {  # for people, the same as a worker's
+    "completed": "completed",
+    "discarded": "discarded",
+    "dead": "dead",
+    "pending": "retried",
+    "failed": "failed",
+}
 _TRACEBACK: Final = "Traceback (most recent call last):"
 
 
@@ -92,14 +99,16 @@ def _event(invoked: Invoked, *, debug: bool) -> Iterator[str]:
     for record in invoked.records:
         if record.state != "completed":
             hidden = "" if record.hidden_seconds is None else f", hidden for {record.hidden_seconds} s"
-            yield escape(f"  {record.message_id} {record.state}{hidden}: {record.why or 'no reason was logged'}")
+            yield escape(
+                f"  {record.message_id} {_WORDS[record.state]}{hidden}: {record.why or 'no reason was logged'}"
+            )
     yield from _written(invoked.logs, invoked.response if invoked.is_error else None, debug=debug)
 
 
 def _counts(records: Sequence[RecordOutcome]) -> str:
-    """``3 records: 1 completed, 2 pending``."""
+    """``3 records: 1 completed, 2 retried``."""
     counts = Counter(record.state for record in records)
-    states = ", ".join(f"{counts[state]} {state}" for state in get_args(State) if counts[state])
+    states = ", ".join(f"{counts[state]} {_WORDS[state]}" for state in get_args(State) if counts[state])
     return f"{len(records)} record{'s' if len(records) > 1 else ''}: {states}"
 
 

@@ -507,10 +507,10 @@ def test_verify_tells_what_becomes_of_each_record_and_what_was_asked_of_sqs(proj
     assert result.exit_code == 0, result.output
     summary, retried, dead, failed, printed, calls, _ = result.output.splitlines()
     assert summary.startswith("event.json answered in ")
-    assert summary.endswith(", 4 records: 1 completed, 1 dead, 2 pending")
-    assert retried == "  retry pending, hidden for 7 s: Retry: not yet"
+    assert summary.endswith(", 4 records: 1 completed, 1 dead, 2 retried")
+    assert retried == "  retry retried, hidden for 7 s: Retry: not yet"
     assert dead == "  die dead: FatalError: never"
-    assert failed == "  fail pending, hidden for 1 s: ValueError: a poor document"
+    assert failed == "  fail retried, hidden for 1 s: ValueError: a poor document"
     assert printed == "  did work"
     assert calls == "SQS calls, answered by a stand-in: 2 ChangeMessageVisibilityBatch, 1 SendMessageBatch"
     bare = towpath_bundle("verify", built.path, "--event", event, "--manifest", manifest, "--bare")

@@ -81,3 +81,9 @@ def test_log_lines_are_fields_or_text() -> None:
         {"message": "[]"},
         {"message": "text"},
     ]
+
+
+def test_a_log_line_that_another_thread_wrote_after_half_a_printed_line_is_still_read() -> None:
+    (outcome,) = record_outcomes(records("a"), failures(), 'did {"it"' + settled("a", "dead", reason="no") + "\n\n", {})
+    assert (outcome.state, outcome.why) == ("dead", "no")
+    assert list(log_lines('did {"it"{"message": "m"}\n\n')) == [{"message": 'did {"it"'}, {"message": "m"}]
