@@ -152,7 +152,6 @@ class SubscriptionNotFound(TowpathError):
 
     def __init__(self, name: str, repair: str) -> None:
         self.name = name
-        self.repair = repair
         super().__init__(f"there is no subscription {name!r}; {repair}")
 
 

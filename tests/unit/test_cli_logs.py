@@ -80,6 +80,8 @@ def test_a_traceback_that_is_a_field_follows_its_line_too():
 def test_a_traceback_of_what_was_raised_on_purpose_is_for_programs_only():
     intended = record(error="FatalError: bad", intended=True, traceback="Traceback ...")
     assert Text().format(intended).endswith("delivery completed error=FatalError: bad")
+    intended.reason = "bad"
+    assert Text().format(intended).endswith("delivery completed error=FatalError reason=bad")
     assert json.loads(JsonLines().format(intended))["traceback"] == "Traceback ..."
 
 

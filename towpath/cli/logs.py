@@ -37,12 +37,20 @@ class Text(logging.Formatter):
         traceback = self.formatException(record.exc_info) if record.exc_info else str(extras.pop("traceback", ""))
         if extras.pop("intended", False):
             traceback = ""
-        if extras.get("error") == extras.get("reason"):
-            extras.pop("error", None)
+        if "error" in extras and "reason" in extras:
+            extras["error"] = news_of(str(extras["error"]), str(extras["reason"]))
         fields = " ".join(f"{name}={value}" for name, value in extras.items() if value is not None)
         text = "\\n".join(f"{record.getMessage()} {fields}".rstrip().splitlines())
         line = f"{_time(record)} {record.levelname:<7} {text}"
         return f"{line}\n{traceback.rstrip()}" if traceback else line
+
+
+def news_of(error: str, reason: str) -> str | None:
+    """The error's first line, or no more than its type where the rest of it is the reason, or nothing."""
+    kind, colon, told = error.partition(": ")
+    if colon and (told == reason or told.startswith(f"{reason}\n")):
+        return kind
+    return None if error == reason else error.partition("\n")[0] or None
 
 
 def start_logging(*, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from towpath.cli.logs import news_of
 from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, require_subscriptions
 from towpath.cli.output import JsonFlag, console, print_json, print_table, print_warning
 from towpath.errors import Unsupported
@@ -139,13 +140,5 @@ def _entry_row(entry: DeadLetterEntry) -> tuple[object, ...]:
         entry.attempts,
         format_time(entry.dead_since),
         entry.reason,
-        _news_of(entry.error, entry.reason),
+        news_of(entry.error, entry.reason),
     )
-
-
-def _news_of(error: str, reason: str) -> str | None:
-    """The error's first line, or no more than its type where the rest of it is the reason."""
-    kind, colon, told = error.partition(": ")
-    if colon and (told == reason or told.startswith(f"{reason}\n")):
-        return kind
-    return error.partition("\n")[0] or None

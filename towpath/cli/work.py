@@ -105,7 +105,7 @@ def _refuse(name: str, transport: Transport) -> None:
     except SubscriptionNotFound as error:
         if not Path(name).exists():
             raise
-        repair = f"it is a file of this folder, so quote the star: '*' ({error.repair})"
+        repair = "it is a file of this folder: quote the star, as in towpath work '*'"
         raise SubscriptionNotFound(name, repair) from error
 
 
