@@ -22,10 +22,10 @@ def code(**fields) -> str | None:
     return None if fault is None else fault.code
 
 
-def nested(depth: int) -> object:
+def nested(depth: int, kind: type = list) -> object:
     value: object = 1
     for _ in range(depth):
-        value = [value]
+        value = kind([value])
     return value
 
 
@@ -130,6 +130,11 @@ def test_what_is_no_json_is_refused_with_its_path(payload, where):
 
 def test_a_payload_may_be_nested_100_deep():
     assert code(payload=nested(100)) is None
+
+
+def test_tuples_nest_as_deep_as_lists():
+    assert code(payload=nested(100, tuple)) is None
+    assert code(payload=nested(101, tuple)) == "InvalidPayload"
 
 
 def test_a_payload_nested_101_deep_is_refused():
