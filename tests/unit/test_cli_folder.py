@@ -59,6 +59,13 @@ def test_a_topic_needs_no_subscription_to_be_published_to():
     assert [answer["status"] for answer in json.loads(result.stdout)] == ["accepted"]
 
 
+def test_a_file_with_a_space_in_its_name_is_found():
+    topology = {"name": "shop", "topics": {"t": {"transport": "database"}}}
+    with connect("sqlite:///my%20own.db") as transport:
+        transport.apply(resolve(parse_topology(topology), "test"))
+    assert towpath("publish", "t", "1", "--transport", "sqlite:///my%20own.db").exit_code == 0
+
+
 def test_a_server_has_no_folder_and_keeps_its_password():
     error = nothing_applied("postgresql://me:s?/@cret@db.example:5432/shop?sslmode=require")
     assert str(error).startswith("postgresql://me:***@db.example:5432/shop has no subscriptions; run 'towpath apply'")

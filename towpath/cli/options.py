@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
+from urllib.parse import unquote
 
 import typer
 
@@ -78,4 +79,4 @@ def without_password(url: str) -> str:
 def _file_of(url: str) -> Path | None:
     """The file of an embedded database, from the root; ``None`` for any other transport."""
     scheme, _, path = url.partition("?")[0].partition(":///")
-    return Path(path).absolute() if path and scheme.partition("+")[0] == "sqlite" else None
+    return Path(unquote(path)).absolute() if path and scheme.partition("+")[0] == "sqlite" else None
