@@ -1,5 +1,6 @@
 """Servers that tests share: each is started when a test first asks for it, and stopped at the end."""
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,6 +13,16 @@ from local_transport.connections import Database
 from local_transport.schema import upgrade
 from tests.servers.localstack import Aws, LocalStackUnavailable, private_localstack
 from tests.servers.postgres import PostgresUnavailable, fresh_database, private_cluster
+
+
+@pytest.fixture(autouse=True)
+def log_handlers() -> Iterator[None]:
+    """What a command adds to the root logger goes with its test: it writes to a stream of that test."""
+    root, level = logging.getLogger(), logging.getLogger().level
+    yield
+    for handler in [handler for handler in root.handlers if type(handler) is logging.StreamHandler]:
+        root.removeHandler(handler)
+    root.setLevel(level)
 
 
 def left_out(what: str, reason: str) -> NoReturn:

@@ -34,6 +34,7 @@ from towpath.worker import Worker, WorkerOptions
 
 FUNCTION = Path(__file__).parent / "function"
 ENVIRONMENTS = count(1)
+PATIENCE = 60  # seconds for what must come, on a busy machine
 
 Observation = dict[str, Any]  # one line of scripted.observe
 
@@ -46,8 +47,11 @@ class Running(Protocol):
     def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
         """Publish; every message must be accepted."""
 
-    def work(self) -> None:
-        """Let handlers run until nothing is due."""
+    def work(self, handled: int = 0) -> None:
+        """Let handlers run until nothing is due, and there are ``handled`` observations in all, or it takes too long.
+
+        A case that says how many are to come does not depend on how fast AWS's parts are. It still has to look.
+        """
 
     def advance(self, seconds: float) -> None:
         """Move time on: by shifting what is stored, or by waiting."""
@@ -124,29 +128,32 @@ class WorkerRunning:
         assert [r.error for r in results if r.error] == []
         return results
 
-    def work(self) -> None:
+    def work(self, handled: int = 0) -> None:
         once = self.quiet_after == timedelta(0)
         options = WorkerOptions(concurrency=4, once=once, idle_exit=None if once else self.quiet_after)
+        deadline = time.monotonic() + PATIENCE
         Worker(self.transport, self.subscriptions, options).run()
+        while len(self.observations()) < handled and time.monotonic() < deadline:
+            Worker(self.transport, self.subscriptions, options).run()
 
     def advance(self, seconds: float) -> None:
         self.move_time(seconds)
 
     def lose_a_worker(self, subscription: str) -> None:
         process = self._start_worker(subscription, "--idle-exit", "20", "--concurrency", "1")
-        assert process.wait(timeout=60) == 9, "the handler was to end its process"
+        assert process.wait(timeout=PATIENCE) == 9, "the handler was to end its process"
 
     def release_some(self, topic: str, subscription: str) -> list[str]:
         """Stop a worker in the middle of a handler."""
         (result,) = self.publish(topic, NewMessage(payload={"script": ["wait"]}))
         process = self._start_worker(subscription, "--drain", "0", CONFORMANCE_WAIT="1")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not any(row.leased for row in self.transport.operator().stats()):
             assert time.monotonic() < deadline, "no worker took the message"
             time.sleep(0.05)
         time.sleep(0.2)  # from the claim to the handler
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=PATIENCE) == 0
         return [str(result.id)]
 
     def drain(self, processes: int, threads: int, deliveries: int) -> int:
@@ -297,13 +304,14 @@ class LambdaRunning:
         assert [r.error for r in results if r.error] == []
         return results
 
-    def work(self) -> None:
+    def work(self, handled: int = 0) -> None:
         """Wait until no message is visible, and none is with a function, for a while.
 
         A message that is neither is one that hides for its retry: its last report says so.
         """
+        deadline = time.monotonic() + PATIENCE
         quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < 1.5:
+        while time.monotonic() - quiet_since < 1.5 or (len(self.seen) < handled and time.monotonic() < deadline):
             if self._collect() or self._count("ApproximateNumberOfMessages") or self._with_a_function():
                 quiet_since = time.monotonic()
             time.sleep(0.1)
@@ -318,14 +326,14 @@ class LambdaRunning:
 
     def lose_a_worker(self, subscription: str) -> None:
         """The function ends its process by itself. Nothing tells so but that the message hides, and goes on hiding."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not self._count("ApproximateNumberOfMessagesNotVisible"):
             assert time.monotonic() < deadline, "no function took the message"
             time.sleep(0.05)
 
     def release_some(self, topic: str, subscription: str) -> list[str]:
         """Deliveries wait behind others in a batch until there is no time left to start them."""
-        self.publish(topic, *(NewMessage(payload={"script": ["sleep:1.8", "complete"]}) for _ in range(6)))
+        self.publish(topic, *(NewMessage(payload={"script": ["sleep:3.2", "complete"]}) for _ in range(4)))
         self.work()
         first: dict[str, int] = {}
         for observation in self.observations():
