@@ -83,6 +83,11 @@ class DatabaseConsumer:
         self._claims = self._claims_of(self._applied)
         self._closed = False
 
+    @property
+    def policy(self) -> SubscriptionPolicy:
+        """The policy by which its last claim was made, and by which it extends; the applied one before the first."""
+        return self._applied.policy
+
     # Receiving
 
     def receive(self, limit: int, wait: timedelta) -> list[Delivery]:

@@ -131,6 +131,17 @@ def test_a_consumer_follows_a_new_policy(transport, database_url):
     assert (again.id, again.attempt) == (delivery.id, 2)
 
 
+def test_a_consumer_says_by_which_policy_it_claims(transport):
+    published(transport)
+    consumer = transport.consumer("convert")
+    assert (consumer.policy.lease_seconds, consumer.policy.max_attempts) == (60, 3)
+    transport.apply(on_database({"documents": {}}, {"convert": {"topic": "documents", "lease_seconds": 5}}))
+    assert consumer.policy.lease_seconds == 60  # nothing was claimed by the new one yet
+    (delivery,) = consumer.receive(1, NOW)
+    assert consumer.policy == transport.policies()["convert"]
+    assert abs(delivery.received_at - datetime.now(UTC)) < timedelta(seconds=5)
+
+
 @pytest.mark.parametrize("status", ["paused", "disabled"])
 def test_a_paused_or_disabled_subscription_claims_nothing_at_once(transport, database_url, status):
     consumer, other = transport.consumer("convert"), connect(database_url)
