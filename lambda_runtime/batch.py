@@ -110,7 +110,7 @@ class Batch:
         try:
             return settle_on_lambda(decision, self._settler)
         except Exception as error:  # noqa: BLE001 - a client that cannot be made raises what it likes
-            return Failed(error=f"{type(error).__name__}: {error}")
+            return _broken(error)
 
     def _never_started(self) -> list[Slot]:
         slots: list[Slot] = []
@@ -122,16 +122,25 @@ class Batch:
         return slots
 
     def _give_back(self, slots: Sequence[Slot], reason: str) -> None:
-        """Make deliveries that were not started visible at once."""
+        """Make deliveries that were not started visible at once. Where that fails they are reported all the same, and
+        come again when their visibility time-out ends.
+        """
         if not slots:
             return
-        results = self._settler.release([Release(delivery=slot.delivery) for slot in slots])
+        results = self._released(slots)
         extra = {
             "subscription": self._dispatcher.policy.subscription,
             "delivery_ids": [slot.delivery.id for slot in slots],
             "errors": sorted({result.error for result in results if isinstance(result, Failed)}),
         }
         self._log.warning("deliveries go back unstarted: %s", reason, extra=extra)
+
+    def _released(self, slots: Sequence[Slot]) -> list[SettleResult]:
+        """What came of releasing. Whatever breaks there has failed: passed on it would fail the whole invocation."""
+        try:
+            return self._settler.release([Release(delivery=slot.delivery) for slot in slots])
+        except Exception as error:  # noqa: BLE001 - a client that cannot be made raises what it likes
+            return [_broken(error)] * len(slots)
 
 
 def settle_on_lambda(decision: Decision, settler: SqsSettler) -> SettleResult:
@@ -151,6 +160,10 @@ def settle_on_lambda(decision: Decision, settler: SqsSettler) -> SettleResult:
             return LeaseLost()
         case _:
             assert_never(decision)
+
+
+def _broken(error: Exception) -> Failed:
+    return Failed(error=f"{type(error).__name__}: {error}")
 
 
 def _go_on(progress: Progress) -> bool:  # noqa: ARG001 - the port names it

@@ -162,6 +162,22 @@ def test_records_that_cannot_be_given_back_are_reported_all_the_same(caplog):
     assert line.errors == ["SQS refused it: InternalError: try again"]
 
 
+def test_a_release_that_breaks_fails_no_records_that_are_done_when_time_runs_out(caplog):
+    handler = made(lambda message, context: None, FakeSqs(error=RuntimeError("no boto3")), concurrency=1)
+    response = handler({"Records": [record(n, n) for n in range(3)]}, LambdaContext(30_000, 20_000, 9_000))
+    assert failed(response) == ["message-1", "message-2"]
+    (line,) = [line for line in caplog.records if line.name == "towpath.delivery"]
+    assert line.errors == ["RuntimeError: no boto3"]
+
+
+def test_a_release_that_breaks_behind_a_failed_record_fails_no_other_group():
+    def process(message: Message, context: Context):
+        return Retry() if message.payload == 1 else None
+
+    handler = made(process, FakeSqs(error=RuntimeError("no boto3")), fifo=True)
+    assert failed(handler(grouped("a", "b", "b"), None)) == ["message-1", "message-2"]
+
+
 def test_a_handler_that_was_aborted_by_a_shutdown_gives_its_record_back():
     def process(message: Message, context: Context):
         context._abort.set("shutdown")  # as a guard of the deadline does for all handlers of the run
