@@ -627,22 +627,26 @@ def test_a_handler_that_exits_releases_its_delivery_stops_the_worker_and_is_rais
 
 
 def test_the_first_of_several_faults_is_the_one_that_is_raised(serving):
-    codes = iter([3, 4])
-    line = threading.Barrier(2)
-    lock = threading.Lock()
+    started = threading.Event()
 
     def process(message, context):
-        line.wait(PATIENCE)
-        with lock:
-            first.append(code := next(codes))
-            sys.exit(code)
+        started.set()
+        assert eventually(lambda: context.aborted)
+        sys.exit(4)
 
-    first: list[int] = []
     transport = serving(process)
-    transport.consumers[NAME].put(delivery(1), delivery(2))
-    with pytest.raises(SystemExit):
-        run(transport, WorkerOptions(concurrency=2))
-    assert transport.consumers[NAME].settled == [("release", "d-1"), ("release", "d-2")]
+    consumer = transport.consumers[NAME]
+
+    def fail_later():
+        if len(consumer.receives) > 1:
+            assert started.wait(PATIENCE)
+            raise KeyError("first")
+
+    consumer.on_receive = fail_later
+    consumer.put(delivery(1))
+    with pytest.raises(KeyError, match="first"):
+        run(transport, WorkerOptions(concurrency=2, drain=timedelta(0)))
+    assert consumer.settled == [("release", "d-1")]
 
 
 def test_a_fault_of_closing_is_raised_too(serving):
@@ -745,15 +749,44 @@ def test_leases_are_renewed_while_handlers_run(serving):
 
 
 def test_a_handler_that_runs_too_long_is_aborted_and_retried(serving):
+    reasons = []
+
     def process(message, context):
         if context.attempt == 1:
             assert context.remaining() <= timedelta(seconds=0.05)
             assert eventually(lambda: context.aborted)
+            reasons.append(context.abort_reason)
             context.check()
 
     transport = serving(process, max_processing_seconds=0.05)
     transport.consumers[NAME].put(delivery(1))
     assert run(transport).states == {"pending": 1, "completed": 1}
+    assert reasons == ["max_processing"]
+
+
+def test_a_settle_waits_for_a_renewal_that_is_on_its_way(serving):
+    renewing, answer, order = threading.Event(), threading.Event(), []
+
+    def process(message, context):
+        assert renewing.wait(PATIENCE)
+
+    def extend(extensions):
+        renewing.set()
+        answer.wait(PATIENCE)
+        order.append("answered")
+        return [Settled(state="leased")] * len(extensions)
+
+    transport = serving(process, lease_seconds=0)
+    consumer = transport.consumers[NAME]
+    consumer.extend = extend
+    consumer.on_settle = lambda: order.append("settled")
+    consumer.put(delivery(1))
+    with running(transport, ONCE) as (_, future):
+        assert renewing.wait(PATIENCE)
+        threading.Event().wait(0.2)
+        answer.set()
+        future.result(PATIENCE)
+    assert order == ["answered", "settled"]
 
 
 # --- Before the first claim ------------------------------------------------------------------------------------
@@ -871,11 +904,12 @@ def test_a_worker_ends_after_its_sweep_has(serving):
 
     transport.on_sweep = hold
     with running(transport, ONCE) as (_, future):
-        future.add_done_callback(lambda _: ended.append("worker"))
         assert sweeping.wait(PATIENCE)
+        with pytest.raises(TimeoutError):
+            future.result(0.3)
         sweep_on.set()
         future.result(PATIENCE)
-    assert ended == ["sweep", "worker"]
+    assert ended == ["sweep"]
 
 
 def test_counts_can_be_read_while_the_worker_runs(serving):
