@@ -66,9 +66,9 @@ def _attributes_fault(new: NewMessage) -> str | None:
 
 def _partition_key_fault(new: NewMessage) -> str | None:
     key = new.partition_key
-    if key is None or (_is_text(key) and 1 <= len(key) <= limits.PARTITION_KEY_LENGTH):
+    if key is None or _is_key(key, limits.PARTITION_KEY_LENGTH):
         return None
-    return f"partition_key must be text of 1 to {limits.PARTITION_KEY_LENGTH} characters"
+    return f"partition_key must be text of 1 to {limits.PARTITION_KEY_LENGTH} characters, none of them NUL"
 
 
 def _correlation_fault(new: NewMessage) -> str | None:
@@ -93,8 +93,8 @@ def _deduplication_fault(new: NewMessage) -> str | None:
     key, ttl = new.deduplication_key, new.deduplication_ttl
     if key is None:
         return None if ttl is None else "deduplication_ttl needs a deduplication_key"
-    if not _is_text(key) or not key.strip() or len(key) > limits.DEDUPLICATION_KEY_LENGTH:
-        return f"deduplication_key must be 1 to {limits.DEDUPLICATION_KEY_LENGTH} characters, not all blank"
+    if not _is_key(key, limits.DEDUPLICATION_KEY_LENGTH) or not key.strip():
+        return f"deduplication_key must be 1 to {limits.DEDUPLICATION_KEY_LENGTH} characters, not all blank, none NUL"
     shortest, longest = limits.DEDUPLICATION_TTL_SECONDS
     if ttl is not None and not (isinstance(ttl, timedelta) and shortest <= ttl.total_seconds() <= longest):
         return f"deduplication_ttl must be a timedelta of {shortest} s to {longest // 86_400} d"
@@ -115,6 +115,11 @@ _CHECKS: tuple[tuple[PublishCode, Callable[[NewMessage], str | None]], ...] = (
 def _is_text(value: object) -> bool:
     """Text that UTF-8 can carry: a lone surrogate is no character."""
     return isinstance(value, str) and (value.isascii() or _SURROGATE.search(value) is None)
+
+
+def _is_key(key: str, longest: int) -> bool:
+    """Text for a database column of its own: PostgreSQL's text has no NUL."""
+    return _is_text(key) and 1 <= len(key) <= longest and "\0" not in key
 
 
 def _is_moment(value: object) -> bool:

@@ -618,7 +618,7 @@ maybe_instants = st.none() | instants
 new_messages = st.builds(
     NewMessage,
     payload=json_values,
-    partition_key=st.none() | text.filter(bool),
+    partition_key=st.none() | text.filter(lambda key: key and "\0" not in key),
     attributes=st.dictionaries(st.from_regex(r"a[A-Za-z0-9_-]{0,9}", fullmatch=True), attribute_values, max_size=10),
     id=ids,
     correlation_id=st.none() | st.from_regex(r"[!-~]{1,20}", fullmatch=True),

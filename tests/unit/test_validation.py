@@ -311,7 +311,7 @@ def test_a_partition_key_is_1_to_200_characters(key):
     assert code(partition_key=key) is None
 
 
-@pytest.mark.parametrize("key", ["", "x" * 201, SURROGATE, 7, b"k"])
+@pytest.mark.parametrize("key", ["", "x" * 201, SURROGATE, "a\0b", 7, b"k"])
 def test_any_other_partition_key_is_refused(key):
     assert code(partition_key=key) == "InvalidPartitionKey"
 
@@ -381,7 +381,7 @@ def test_a_deduplication_key_is_1_to_200_characters_not_all_blank(key):
     assert code(deduplication_key=key) is None
 
 
-@pytest.mark.parametrize("key", ["", " ", "\u3000", "x" * 201, SURROGATE, 7])
+@pytest.mark.parametrize("key", ["", " ", "\u3000", "x" * 201, SURROGATE, "a\0b", 7])
 def test_any_other_deduplication_key_is_refused(key):
     assert code(deduplication_key=key) == "InvalidDeduplication"
 
