@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from local_transport.applied import AppliedTopic, AppliedTopology
 from towpath.envelope import Prepared, Sources, prepare
 from towpath.errors import did_you_mean
-from towpath.message import NewMessage, PublishError, PublishResult
+from towpath.message import NewMessage, PublishError, PublishResult, new_message_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,31 +30,49 @@ class Draft:
 class Checked:
     """A call's messages by one revision of the topology: drafts to write, and results of the rest by position.
 
-    ``target`` is the topic, there whenever there are drafts.
+    ``ids`` are what the messages are published under. ``target`` is the topic, there whenever there are drafts.
     """
 
     revision: int
     topic: str
     messages: Sequence[NewMessage]
+    ids: Sequence[str]
     target: AppliedTopic | None
     drafts: Sequence[Draft]
     rejected: Mapping[int, PublishResult]
 
 
-def check(applied: AppliedTopology, topic: str, messages: Sequence[NewMessage], sources: Sources) -> Checked:
-    """Check every message of a call; ids that are missing are made here."""
+def ids_of(messages: Sequence[NewMessage], sources: Sources) -> list[str]:
+    """The ids that the messages have, and new ones for the rest.
+
+    They are made once for a call, so that it has the same ids however often it is checked, written or refused.
+    """
+    return [new_message_id(sources.clock(), sources.random_bytes) if m.id is None else m.id for m in messages]
+
+
+def check(
+    applied: AppliedTopology, topic: str, messages: Sequence[NewMessage], ids: Sequence[str], sources: Sources
+) -> Checked:
+    """Check every message of a call, each under its id in ``ids``; a rejected one keeps no id that was made for it."""
     target = applied.topics.get(topic)
     fault = _topic_fault(topic, target, applied)
     drafts: list[Draft] = []
     rejected: dict[int, PublishResult] = {}
-    for position, new in enumerate(messages):
+    for position, (given, message_id) in enumerate(zip(messages, ids, strict=True)):
+        new = given if given.id is not None else replace(given, id=message_id)
         found = fault if target is None or fault is not None else _prepared(topic, new, target, sources)
         if isinstance(found, Prepared):
             drafts.append(Draft(position=position, prepared=found, new=new))
         elif found is not None:
-            rejected[position] = rejection(_valid_id(new, found), found)
+            rejected[position] = rejection(_valid_id(given, found), found)
     return Checked(
-        revision=applied.revision, topic=topic, messages=messages, target=target, drafts=drafts, rejected=rejected
+        revision=applied.revision,
+        topic=topic,
+        messages=messages,
+        ids=ids,
+        target=target,
+        drafts=drafts,
+        rejected=rejected,
     )
 
 

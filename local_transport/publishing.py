@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from local_transport.applied import AppliedSubscription, AppliedTopic, TopologyReader
-from local_transport.checking import Checked, Draft, check, comparable, rejection
+from local_transport.checking import Checked, Draft, check, comparable, ids_of, rejection
 from local_transport.connections import Database, run_again
 from local_transport.deduplication import Deduplicator, Keyed
 from local_transport.dialects import Dialect
@@ -53,7 +53,7 @@ class DatabasePublisher:
         results, and what was taken is a duplicate. With ``connection`` the call is part of the caller's transaction,
         and the database's own errors are passed on, since they concern that transaction.
         """
-        checked = check(self._reader.last, topic, messages, self._sources)
+        checked = check(self._reader.last, topic, messages, ids_of(messages, self._sources), self._sources)
         if not messages:
             return []
         if connection is not None:
@@ -78,7 +78,7 @@ class DatabasePublisher:
     def _write(self, connection: Connection, checked: Checked) -> list[PublishResult]:
         applied = self._reader.current(connection)
         if applied.revision != checked.revision:
-            checked = check(applied, checked.topic, checked.messages, self._sources)
+            checked = check(applied, checked.topic, checked.messages, checked.ids, self._sources)
         results = dict(checked.rejected)
         if checked.target is not None and checked.drafts:
             results |= self._writer.write(connection, checked.target, checked.drafts)
@@ -91,14 +91,13 @@ def _unavailable(checked: Checked, error: TransportUnavailable) -> list[PublishR
     What depends on the topology may be otherwise by now.
     """
     fault = PublishError(code="TransportUnavailable", message=str(error))
-    ids = {draft.position: draft.id for draft in checked.drafts}
     results = []
-    for position, new in enumerate(checked.messages):
+    for position, message_id in enumerate(checked.ids):
         known = checked.rejected.get(position)
         if known is not None and known.error is not None and known.error.code.startswith("Invalid"):
             results.append(known)
         else:
-            results.append(rejection(ids.get(position, new.id), fault))
+            results.append(rejection(message_id, fault))
     return results
 
 

@@ -1,17 +1,23 @@
 """Publishing to a database: one call is one transaction, aligned results, duplicates, conflicts, deduplication."""
 
+import os
 import threading
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from local_transport.applied import TopologyReader
 from local_transport.connections import Database
+from local_transport.publishing import DatabasePublisher
 from local_transport.tables import deduplication, delivery, message
 from tests.servers.clock import advance
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
+from towpath.envelope import Sources
+from towpath.errors import TransportUnavailable
 from towpath.settlement import Completion
 
 ID_1, ID_2 = "01890000-0000-7000-8000-000000000001", "01890000-0000-7000-8000-000000000002"
@@ -374,3 +380,29 @@ def test_partitioned_subscriptions_are_published_to_with_a_lane_for_each_key(tra
     assert plain == [None] * 4
     assert laned[0] == laned[1] != laned[2]
     assert laned[3] is None
+
+
+class LosesTheAnswer(Database):
+    """A database whose connection is lost right after each commit."""
+
+    @contextmanager
+    def writing(self):
+        with super().writing() as connection:
+            yield connection
+        raise TransportUnavailable("the connection was lost")
+
+
+def test_what_was_published_although_the_answer_was_lost_is_a_duplicate_with_the_ids_of_the_results(
+    transport, database_url
+):
+    losing, sources = LosesTheAnswer(database_url), Sources(clock=lambda: datetime.now(UTC), random_bytes=os.urandom)
+    publisher = DatabasePublisher(losing, TopologyReader(), sources, lambda: None)
+    messages = [NewMessage(payload=1), NewMessage(payload=2, id=ID_1)]
+    for topics in ({}, {"more": {}}):  # the first call of a process, and the first after an apply
+        transport.apply(on_database({"documents": {}, **topics}, {"convert": {"topic": "documents"}}))
+        results = publisher.publish("documents", messages)
+        assert outcomes(results) == ["TransportUnavailable"] * 2
+        again = [NewMessage(payload=1, id=results[0].id), messages[1]]
+        assert outcomes(transport.publish("documents", again)) == ["duplicate"] * 2
+    assert counts(database_url, message) == [3]
+    losing.close()

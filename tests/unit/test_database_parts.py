@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from local_transport.applied import AppliedTopic, AppliedTopology, TopicPolicy, desired
-from local_transport.checking import check, comparable
+from local_transport.checking import check, comparable, ids_of
 from local_transport.claims import delivery_id, growing_attempts
 from local_transport.consumer import Bell
 from local_transport.details import failure_texts, kept_text
@@ -23,6 +23,7 @@ from towpath.backoff import BackOff
 from towpath.envelope import Sources
 from towpath.settlement import Failure, SubscriptionPolicy
 
+ID = "01890000-0000-7000-8000-000000000001"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SOURCES = Sources(clock=lambda: NOON, random_bytes=lambda count: b"\1" * count)
 POLICY = TopicPolicy(status="active", max_payload_bytes=1_000, retention_days=7, deduplication_ttl_seconds=60)
@@ -36,7 +37,7 @@ TOPOLOGY = AppliedTopology(
 
 def test_a_checked_call_has_a_draft_or_a_result_for_every_position():
     messages = [NewMessage(payload=1), NewMessage(payload=object()), NewMessage(payload="x" * 2_000), NewMessage()]
-    checked = check(TOPOLOGY, "t", messages, SOURCES)
+    checked = check(TOPOLOGY, "t", messages, ids_of(messages, SOURCES), SOURCES)
     assert [draft.position for draft in checked.drafts] == [0, 3]
     assert {place: result.error.code for place, result in checked.rejected.items()} == {
         1: "InvalidPayload",
@@ -45,15 +46,14 @@ def test_a_checked_call_has_a_draft_or_a_result_for_every_position():
 
 
 def test_a_rejected_message_keeps_an_id_that_is_one():
-    given = "01890000-0000-7000-8000-000000000001"
-    messages = [NewMessage(id=given, payload=object()), NewMessage(id="mine", payload=1)]
-    rejected = check(TOPOLOGY, "t", messages, SOURCES).rejected
-    assert (rejected[0].id, rejected[1].id) == (given, None)
+    messages = [NewMessage(id=ID, payload=object()), NewMessage(id="mine", payload=1), NewMessage(payload=object())]
+    rejected = check(TOPOLOGY, "t", messages, ids_of(messages, SOURCES), SOURCES).rejected
+    assert [rejected[position].id for position in range(3)] == [ID, None, None]
 
 
 def test_before_anything_is_applied_the_repair_is_named():
     empty = AppliedTopology(revision=0, topics={}, subscriptions={})
-    (result,) = check(empty, "t", [NewMessage(payload=1)], SOURCES).rejected.values()
+    (result,) = check(empty, "t", [NewMessage(payload=1)], [ID], SOURCES).rejected.values()
     assert result.error.message == "there is no topic 't' on this database, it has none; run 'towpath apply'"
 
 
