@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,18 +19,19 @@ _LEVEL: Final = 6  # level 9 is half a per cent smaller and takes twice as long
 
 
 def write_zip(files: Sequence[Entry], path: Path) -> None:
-    """Write ``files`` in their order to ``path``, replacing it at once. Raises ``TooLarge``: the former zip stays."""
+    """Write ``files`` in their order to ``path``, replacing it at once. Raises ``TooLarge``: the former zip stays.
+
+    Several may write one path at a time: each makes its zip in a folder of its own beside it, and the last one stays.
+    """
     _check("unzipped bundle", sum(entry.size for entry in files), LAMBDA_UNZIPPED_BYTES, files)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        unfinished = Path(folder) / path.name
         with zipfile.ZipFile(unfinished, "w") as archive:
             for entry in files:
                 archive.writestr(_header(entry), entry.path.read_bytes(), zipfile.ZIP_DEFLATED, _LEVEL)
         _check("zip", unfinished.stat().st_size, LAMBDA_DIRECT_UPLOAD_BYTES, files)
         unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def unpack(path: Path, folder: Path) -> None:

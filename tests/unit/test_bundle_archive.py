@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,6 +66,29 @@ def test_a_zip_over_the_limit_of_a_direct_upload_is_refused_and_leaves_nothing(t
     with pytest.raises(TooLarge, match=r"the zip is .* over Lambda's limit of 52,428,800"):
         write_zip(entries(tree), tmp_path / "dist" / "x.zip")
     assert list((tmp_path / "dist").iterdir()) == []
+
+
+class FileReadMeanwhile:
+    """A file during whose reading something else happens, once."""
+
+    def __init__(self, path: Path, meanwhile: Callable[[], None]) -> None:
+        self._path = path
+        self._meanwhile = [meanwhile]
+
+    def read_bytes(self) -> bytes:
+        while self._meanwhile:
+            self._meanwhile.pop()()
+        return self._path.read_bytes()
+
+
+def test_two_zips_that_are_written_to_one_path_at_a_time_do_not_disturb_each_other(tmp_path: Path) -> None:
+    first, *others = make(tmp_path / "tree")
+    path = tmp_path / "dist" / "x.zip"
+    read = FileReadMeanwhile(first.path, lambda: write_zip(others, path))
+    write_zip((replace(first, path=read), *others), path)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == ["a.py", "run"]
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_what_is_no_zip_is_refused(tmp_path: Path) -> None:
