@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,12 +51,13 @@ def distribution_name(requirement: str) -> str:
 
 def copy_handlers(project: Project, handlers: Sequence[str], tree: Path) -> None:
     """Copy the top-level package or module of each handler (``app`` of ``app.documents:process``) into ``tree``,
-    without hidden files. Raises ``UnusableProject`` when one is not in the project's folder.
+    without hidden files. Raises ``UnusableProject`` when one is not in the project's folder, or holds what no zip can:
+    a link to nothing or to a folder around it, what is no file, a name that is not UTF-8.
     """
     for name in sorted({handler.partition(":")[0].partition(".")[0] for handler in handlers}):
         package, module = project.folder / name, project.folder / f"{name}.py"
         if package.is_dir():
-            shutil.copytree(package, tree / name, ignore=shutil.ignore_patterns(".*"))
+            _copy_package(package, tree / name)
         elif module.is_file():
             shutil.copyfile(module, tree / module.name)
         else:
@@ -72,6 +73,37 @@ def require_module(tree: Path, module: str, repair: str) -> None:
     compiled = path.parent.glob(f"{path.name}.*.so") if path.parent.is_dir() else ()
     if not (path.with_name(f"{path.name}.py").is_file() or (path / "__init__.py").is_file() or any(compiled)):
         raise UnusableProject(f"the bundle would have no module {module}; {repair}")
+
+
+def _copy_package(package: Path, to: Path) -> None:
+    if fault := next(_faults(package), None):
+        raise UnusableProject(f"{fault}, so that it cannot be bundled; remove it or move it out of {package}")
+    try:
+        shutil.copytree(package, to, ignore=shutil.ignore_patterns(".*"))
+    except shutil.Error as error:
+        file, _, problem = error.args[0][0]
+        raise UnusableProject(f"{file} cannot be bundled: {problem}") from error
+
+
+def _faults(folder: Path) -> Iterator[str]:
+    """What in ``folder`` cannot be copied or named in a zip, each in words; names show escaped what is no text."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if not _is_utf8(path.name):
+            yield f"the name of {str(path)!r} is not UTF-8"
+        elif path.is_dir():
+            if folder.resolve().is_relative_to(path.resolve()):
+                yield f"{path} is a link to a folder that it lies in"
+            else:
+                yield from _faults(path)
+        elif not path.is_file():
+            yield f"{path} is a link to nothing" if path.is_symlink() else f"{path} is neither a file nor a folder"
+
+
+def _is_utf8(name: str) -> bool:
+    """Python reads bytes of a file's name that are not UTF-8 as lone surrogates (PEP 383)."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _read_pyproject(path: Path) -> Mapping[str, Any]:

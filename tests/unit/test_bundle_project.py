@@ -1,5 +1,7 @@
 """The handler's project: its dependencies file and its own files."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,44 @@ def test_a_handlers_whole_package_goes_in_without_hidden_files_and_nothing_else(
 def test_several_handlers_bring_their_packages_and_modules(tmp_path: Path) -> None:
     write(tmp_path, "app/a.py", "single.py", "other.py")
     assert copied(tmp_path, "app.a:f", "app.a:g", "single:f") == {"app/a.py", "single.py"}
+
+
+def test_links_to_files_and_folders_bring_what_they_lead_to(tmp_path: Path) -> None:
+    write(tmp_path, "app/a.py", "data/x.json", "shared.py")
+    (tmp_path / "app/data").symlink_to("../data")
+    (tmp_path / "app/b.py").symlink_to("../shared.py")
+    assert copied(tmp_path, "app.a:f") == {"app/a.py", "app/b.py", "app/data/x.json"}
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda path: path.symlink_to("nowhere"), "is a link to nothing"),
+        (lambda path: path.symlink_to(path.name), "is a link to nothing"),
+        (lambda path: path.symlink_to(".."), "is a link to a folder that it lies in"),
+        (os.mkfifo, "is neither a file nor a folder"),
+    ],
+)
+def test_what_a_zip_cannot_hold_is_told_with_its_path(tmp_path: Path, make: Callable[[Path], None], fault: str) -> None:
+    write(tmp_path, "app/a.py", "app/sub/b.py")
+    make(tmp_path / "app/sub/odd")
+    with pytest.raises(UnusableProject, match=f"^{tmp_path}/app/sub/odd {fault}, so that it cannot be bundled"):
+        copied(tmp_path, "app.a:f")
+
+
+@pytest.mark.parametrize("name", [b"\xff.txt", b"\xff"])
+def test_a_name_that_is_not_utf8_is_told_with_its_bytes_escaped(tmp_path: Path, name: bytes) -> None:
+    write(tmp_path, "app/a.py")
+    odd = Path(os.fsdecode(os.fsencode(tmp_path / "app") + b"/" + name))
+    odd.touch() if odd.suffix else odd.mkdir()
+    with pytest.raises(UnusableProject, match=r"^the name of '.*/app/\\udcff.*' is not UTF-8, so that"):
+        copied(tmp_path, "app.a:f")
+
+
+def test_what_is_hidden_may_be_anything(tmp_path: Path) -> None:
+    write(tmp_path, "app/a.py")
+    (tmp_path / "app/.#a.py").symlink_to("someone@host.1234:5678")  # an editor's lock
+    assert copied(tmp_path, "app.a:f") == {"app/a.py"}
 
 
 def test_a_handler_outside_of_the_project_is_refused(tmp_path: Path) -> None:
