@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -13,6 +15,10 @@ from local_transport.tables import SCHEMA_VERSION, VERSION_TABLE
 from towpath.errors import SchemaOutdated
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+
+# Alembic keeps the migration that is running in its modules (alembic.op, alembic.context), so a process has one at a
+# time: two threads would make their tables through each other's connection, which SQLite does not survive.
+_ALEMBIC: Final = threading.Lock()
 
 _versions = sa.table(VERSION_TABLE, sa.column("version_num", sa.Text()))
 
@@ -97,4 +103,5 @@ def _migrate(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with _ALEMBIC:
+        command.upgrade(config, "head")

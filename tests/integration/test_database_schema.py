@@ -147,6 +147,27 @@ def test_several_processes_open_the_same_empty_sqlite_file_at_once(tmp_path):
     assert schema_state(Database(f"sqlite:///{tmp_path}/shared.db")).current
 
 
+def test_several_threads_open_empty_sqlite_files_at_once(tmp_path):
+    program = f"""
+import threading
+from towpath import connect
+together = threading.Barrier(6)
+def opening(number):
+    together.wait()
+    with connect(f'sqlite:///{tmp_path}/{{number % 4}}.db') as transport:
+        assert transport.policies() == {{}}
+threads = [threading.Thread(target=opening, args=(number,)) for number in range(6)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+    for _ in range(3):  # in a process of its own: what goes wrong here may take the process with it
+        opened = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert (opened.stderr, opened.returncode) == ("", 0)
+        for number in range(4):
+            assert schema_state(Database(f"sqlite:///{tmp_path}/{number}.db")).current
+            (tmp_path / f"{number}.db").unlink()
+
+
 def _command(name: str, url: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, [name, "--database", url])
     return done.exit_code, done.stdout
