@@ -84,10 +84,14 @@ def rejection(message_id: str | None, error: PublishError) -> PublishResult:
 def comparable(body: str) -> str:
     """The canonical envelope without ``published_at``: what makes two messages of one id the same message.
 
-    Publishing a message again makes a new time; everything else in an envelope is the publisher's.
+    Publishing a message again makes a new time; everything else in an envelope is the publisher's. A stored body that
+    cannot be read is like no other.
     """
-    envelope = json.loads(body)
-    del envelope["published_at"]
+    try:
+        envelope = json.loads(body)
+        del envelope["published_at"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return body
     return json.dumps(envelope, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

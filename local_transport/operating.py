@@ -11,7 +11,7 @@ from sqlalchemy.engine import Row
 from local_transport.applied import TopologyReader, unknown_subscription
 from local_transport.claims import delivery_id
 from local_transport.connections import Database
-from local_transport.dialects.columns import Now, moment
+from local_transport.dialects.columns import Now, as_shown, moment
 from local_transport.tables import delivery, delivery_detail, message, subscription, tally, topic
 from towpath.ports import DeadLetterEntry, SubscriptionStats
 
@@ -139,7 +139,7 @@ def _entry(subscription_name: str, row: Row[Any]) -> DeadLetterEntry:
         error=_error(row),
         attempts=row.attempt,
         dead_since=row.dead_since,
-        body=row.body,
+        body=as_shown(row.body),
     )
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Float, Identity, Index, Inte
 
 from local_transport.dialects.columns import (
     APPENDED,
+    BODY,
     CHURNING,
     HOT,
     KEYED,
@@ -73,7 +74,7 @@ message: Final = Table(
     Column("id", MESSAGE_ID, nullable=False),
     Column("published_at", Moment, nullable=False),
     Column("topic_id", Integer, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", BODY, nullable=False),
     Index("towpath_message_id", "id", unique=True),
     **NUMBERED,
 )

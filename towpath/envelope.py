@@ -28,6 +28,7 @@ from towpath.message import (
 from towpath.validation import first_fault, ref_fault
 
 _TOPIC = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
+_ESCAPED = re.compile("[\udc80-\udcff]")  # bytes from 0x80, as surrogateescape writes them
 _CLAIM = re.compile(r'"schema"\s*:\s*"towpath/')
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 
@@ -174,9 +175,12 @@ class Origin:
 def decode(body: str, origin: Origin) -> Message[JsonValue]:
     """Read a body: a Towpath envelope strictly, anything else as a foreign message when ``origin`` accepts those.
 
-    Raises ``UnsupportedSchema`` for another version and ``InvalidEnvelope`` for a malformed envelope or a foreign
-    body that is not accepted; never anything else, whatever the bytes.
+    Raises ``UnsupportedSchema`` for another version and ``InvalidEnvelope`` for a malformed envelope, a foreign body
+    that is not accepted, or a body that is no text (its bytes that are not UTF-8 are surrogates, as Python's
+    ``surrogateescape`` makes them); never anything else, whatever the bytes.
     """
+    if not _is_text(body):
+        raise InvalidEnvelope("the body is not text in UTF-8")
     document = _parsed(body)
     if _is_envelope(document):
         return _read_envelope(document)
@@ -191,9 +195,17 @@ def decode(body: str, origin: Origin) -> Message[JsonValue]:
 def is_foreign(body: str) -> bool:
     """Whether ``body`` is something else than a bare Towpath envelope, of whatever version, sound or not."""
     try:
-        return not _is_envelope(_parsed(body))
+        return _is_text(body) and not _is_envelope(_parsed(body))
     except InvalidEnvelope:
         return False
+
+
+def _is_text(body: str) -> bool:
+    try:
+        body.encode()
+    except UnicodeEncodeError:
+        return _ESCAPED.search(body) is None  # only now: encoding is the quick test
+    return True
 
 
 def _parsed(body: str) -> JsonValue:

@@ -43,6 +43,27 @@ class Moment(TypeDecorator[datetime]):
         return None if value is None else _EPOCH + int(value) * _MILLISECOND
 
 
+class _AnyText(TypeDecorator[str]):
+    """Text of SQLite, where a text column holds whatever was written: bytes that are not UTF-8 become surrogates."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: SqlDialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
+        """Text, also of a BLOB."""
+        return as_text(value) if isinstance(value, bytes) else value
+
+
+def as_text(value: bytes) -> str:
+    """The text in UTF-8 that ``value`` should be. ``decode`` of an envelope refuses what is none."""
+    return value.decode(errors="surrogateescape")
+
+
+def as_shown(text: str) -> str:
+    """``text`` that can be printed: bytes that are not UTF-8 as ``\\xff``."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 def milliseconds(moment: datetime) -> int:
     """Whole milliseconds since 1970."""
     return (moment - _EPOCH) // _MILLISECOND
@@ -51,6 +72,7 @@ def milliseconds(moment: datetime) -> int:
 ORDINAL: Final[TypeEngine[Any]] = sa.BigInteger().with_variant(
     sa.Integer(), "sqlite"
 )  # SQLite: only INTEGER is the row's own key
+BODY: Final[TypeEngine[Any]] = sa.Text().with_variant(_AnyText(), "sqlite")
 MESSAGE_ID: Final[TypeEngine[Any]] = sa.Text().with_variant(sa.Uuid(as_uuid=False), "postgresql")
 
 KEYED: Final[Mapping[str, Any]] = {"sqlite_with_rowid": False}  # stored by its primary key

@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
-from local_transport.dialects.columns import milliseconds
+from local_transport.dialects.columns import as_text, milliseconds
 from local_transport.dialects.port import LOCK_SECONDS, Batch, Change, Columns, Insert, Plan, Rows, Statement
 from towpath.errors import TransportUnavailable, UnknownTransport
 
@@ -91,6 +91,7 @@ class Sqlite:
         @event.listens_for(engine, "connect")
         def _prepare(connection: sqlite3.Connection, _entry: object) -> None:
             connection.isolation_level = None  # the module begins nothing by itself; _begin does
+            connection.text_factory = as_text  # the module's own fails at corrupt text, and its error shows the text
             _set_pragmas(connection, synchronous)
 
         @event.listens_for(engine, "begin")

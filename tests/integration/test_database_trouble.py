@@ -20,8 +20,9 @@ from local_transport.schema import upgrade
 from tests.servers.postgres import PostgresUnavailable, private_cluster
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
-from towpath.errors import SchemaOutdated, TransportUnavailable, UnknownTransport
-from towpath.settlement import Completion, Failed, Settled
+from towpath.envelope import Origin, decode
+from towpath.errors import InvalidEnvelope, SchemaOutdated, TransportUnavailable, UnknownTransport
+from towpath.settlement import Completion, DeadLettering, Failed, Settled
 
 NOW = timedelta(0)
 TOPOLOGY = on_database({"documents": {}}, {"convert": {"topic": "documents"}})
@@ -127,6 +128,44 @@ def test_a_sqlite_file_locked_by_somebody_else_is_unavailable_and_recovers(tmp_p
     assert consumer.complete([Completion(delivery=held)]) == [Settled(state="completed")]
     assert transport.publish("documents", [NewMessage(payload=2)])[0].status == "accepted"
     transport.close()
+
+
+CORRUPT = ["x'FFFE00'", "CAST(x'22FF22' AS TEXT)", "CAST(CAST(body AS BLOB) || x'FF' AS TEXT)"]
+
+
+@pytest.mark.parametrize("written", CORRUPT)
+def test_a_sqlite_body_that_is_no_text_is_handed_out_and_blocks_nothing(tmp_path, written):
+    with connect(f"sqlite:///{tmp_path}/corrupt.db") as transport:
+        transport.apply(TOPOLOGY)
+        ids = [result.id for result in transport.publish("documents", [NewMessage(payload=i) for i in range(2)])]
+        with sqlite3.connect(tmp_path / "corrupt.db") as file:
+            file.execute(f"UPDATE towpath_message SET body = {written} WHERE ordinal = 1")
+        file.close()
+        consumer = transport.consumer("convert")
+        corrupt, sound = consumer.receive(10, NOW)
+        origin = Origin(message_id="id", topic="documents", received_at=corrupt.received_at)
+        with pytest.raises(InvalidEnvelope, match="the body is not text in UTF-8"):
+            decode(corrupt.body, origin)
+        assert decode(sound.body, origin).payload == 1
+        assert consumer.dead_letter([DeadLettering(delivery=corrupt, reason="InvalidEnvelope")]) == [
+            Settled(state="dead")
+        ]
+        (letter,) = transport.operator().dead_letters("convert", 10)
+        assert r"\xff" in letter.body
+        (result,) = transport.publish("documents", [NewMessage(payload=0, id=ids[0])])
+        assert result.error.code == "MessageIdConflict"
+
+
+def test_a_sqlite_body_that_is_stored_as_bytes_is_read(tmp_path):
+    with connect(f"sqlite:///{tmp_path}/bytes.db") as transport:
+        transport.apply(TOPOLOGY)
+        (result,) = transport.publish("documents", [NewMessage(payload="Grüße")])
+        with sqlite3.connect(tmp_path / "bytes.db") as file:
+            file.execute("UPDATE towpath_message SET body = CAST(body AS BLOB)")
+        file.close()
+        (delivery,) = transport.consumer("convert").receive(10, NOW)
+        assert '"payload":"Grüße"' in delivery.body
+        assert transport.publish("documents", [NewMessage(payload="Grüße", id=result.id)])[0].status == "duplicate"
 
 
 @pytest.mark.parametrize(("query", "level"), [("", 2), ("?synchronous=NORMAL", 1), ("?synchronous=full", 2)])

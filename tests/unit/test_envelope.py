@@ -334,6 +334,13 @@ def test_the_envelopes_topic_and_id_stand_and_not_the_transports():
     assert (message.id, message.topic) == (ID, "other.topic")
 
 
+@pytest.mark.parametrize("body", ['"\udcff"', "\udcff", json.dumps(envelope(payload="-")).replace("-", "\udcff")])
+def test_a_body_that_is_no_text_reaches_no_handler(body):
+    with pytest.raises(InvalidEnvelope, match="the body is not text in UTF-8"):
+        decode(body, ORIGIN)
+    assert not is_foreign(body)
+
+
 def test_an_absent_payload_is_told_from_null():
     assert read(envelope(payload=...)).payload is ABSENT
     assert read(envelope(payload=None)).payload is None
