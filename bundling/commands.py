@@ -17,7 +17,7 @@ from bundling.selection import Selection, function_environment, select, whose_se
 from bundling.stamp import read_stamp
 from bundling.target import Target, host_target, lambda_target
 from bundling.verify import Sqs, read_event, verify
-from towpath.cli.output import JsonFlag, print_json, print_sentence
+from towpath.cli.output import JsonFlag, print_json, print_sentence, telling
 from towpath.manifest import Manifest
 
 ManifestOption = Annotated[
@@ -88,10 +88,11 @@ def build_command(
             boto3="included" if with_boto3 else "left out",
         )
     )
-    if as_json:
-        print_json(bundle_json(bundle))
-    else:
-        print_bundle(bundle)
+    with telling(f"{bundle.path} is made"):
+        if as_json:
+            print_json(bundle_json(bundle))
+        else:
+            print_bundle(bundle)
 
 
 @app.command("verify")

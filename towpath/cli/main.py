@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from towpath.cli.output import print_failure
+from towpath.cli.output import print_document, print_failure
 from towpath.errors import InvalidTopology, TowpathError
 
 _GROUP: Final = "towpath.commands"
@@ -126,7 +126,7 @@ def build_app() -> typer.Typer:
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - Typer gives the flag
     if wanted:
-        sys.stdout.write(f"towpath {version_of('towpath')}\n")
+        print_document(f"towpath {version_of('towpath')}\n")
         raise typer.Exit
 
 

@@ -11,7 +11,7 @@ import typer
 
 from towpath.cli.logs import news_of
 from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, require_subscriptions
-from towpath.cli.output import JsonFlag, console, print_json, print_table, print_warning
+from towpath.cli.output import JsonFlag, print_json, print_sentence, print_table, print_warning, telling
 from towpath.errors import Unsupported
 from towpath.manifest import Manifest
 from towpath.message import JsonValue, format_time
@@ -47,10 +47,11 @@ def apply(
         applied = store.apply(resolved)
     finally:
         store.close()
-    if as_json:
-        print_json(asdict(applied))
-    else:
-        console().print(_applied_line(applied))
+    with telling(f"{manifest} is applied"):
+        if as_json:
+            print_json(asdict(applied))
+        else:
+            print_sentence(_applied_line(applied))
 
 
 def _applied_line(applied: Applied) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any, Final, TextIO, TypeAlias
 
 import typer
 from rich.cells import cell_len, set_cell_size
@@ -14,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from towpath.errors import TowpathError
 from towpath.message import JsonValue
 
 _ANY_WIDTH: Final = 1_000_000  # a pipe has no width: names stay whole for grep
@@ -21,28 +24,90 @@ _ANY_WIDTH: Final = 1_000_000  # a pipe has no width: names stay whole for grep
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
+class CannotPrint(TowpathError):
+    """Standard output is closed, full, or lacks a letter; the message says which."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"standard output cannot be written: {problem}")
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Called while the error is handled: pass it on, where rich would end the process as if all had failed."""
+        raise  # noqa: PLE0704 - rich calls this within its handler
+
+
+class _StandardOutput(_Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich does, and raise ``CannotPrint``."""
+        with _printing():
+            super().print(*objects, **options)
+
+
 def console() -> Console:
-    """Where tables and progress for people go: standard output, plain when it is no terminal or NO_COLOR is set."""
-    return Console(file=sys.stdout, highlight=False, emoji=False, width=None if _has_width() else _ANY_WIDTH)
+    """Where tables and progress for people go: standard output, plain when it is no terminal or NO_COLOR is set.
+
+    Printing raises ``CannotPrint``, and ``BrokenPipeError`` where the reader has gone.
+    """
+    return _StandardOutput(highlight=False, emoji=False, width=None if _has_width() else _ANY_WIDTH)
 
 
 def _has_width() -> bool:
-    return sys.stdout.isatty() or "COLUMNS" in os.environ
+    return (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ
 
 
 def stderr() -> Console:
-    """Where failures and progress beside JSON go."""
-    return Console(file=sys.stderr, highlight=False, emoji=False)
+    """Where failures and progress beside JSON go: nowhere, when standard error is closed."""
+    return _Console(stderr=True, highlight=False, emoji=False)
+
+
+@contextmanager
+def _printing() -> Iterator[TextIO]:
+    """Standard output, and flushed at the end: what cannot be written shows while it can be told."""
+    out: TextIO | None = sys.stdout
+    if out is None:
+        raise CannotPrint("it is closed")
+    try:
+        yield out
+        out.flush()
+    except BrokenPipeError:
+        _drop(out)
+        raise
+    except OSError as error:
+        _drop(out)
+        raise CannotPrint(error.strerror or str(error)) from error
+    except UnicodeEncodeError as error:
+        raise CannotPrint(f"its encoding, {error.encoding}, has no {error.object[error.start]!r}") from error
+
+
+def _drop(out: TextIO) -> None:
+    """Let what is still kept back for ``out`` go nowhere: Python writes it at its end, and would fail again."""
+    with suppress(OSError), Path(os.devnull).open("wb") as nowhere:  # what stands in for it may have no number
+        os.dup2(nowhere.fileno(), out.fileno())
+
+
+@contextmanager
+def telling(done: str) -> Iterator[None]:
+    """Print what was done. That standard output cannot be written is no failure of what was done: it is told with
+    ``done`` on standard error, and a reader who has gone wants to know nothing.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        pass
+    except CannotPrint as error:
+        print_warning(f"{error}; {done}")
 
 
 def print_json(data: JsonValue) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    print_document(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 def print_document(text: str) -> None:
-    """A document on standard output, as it is."""
-    sys.stdout.write(text)
+    """A document on standard output, as it is. Raises as ``console`` says."""
+    with _printing() as out:
+        out.write(text)
 
 
 def print_sentence(sentence: str) -> None:
@@ -80,9 +145,14 @@ def _print_blocks(headings: Sequence[str], rows: Sequence[Sequence[str]], title:
 
 def print_failure(sentence: str, to: Console | None = None) -> None:
     """What went wrong, on standard error; ``to`` is the console of what is shown there just now."""
-    (to or stderr()).print(Text.assemble(("error:", "bold red"), " ", sentence), soft_wrap=True)
+    _tell(Text.assemble(("error:", "bold red"), " ", sentence), to or stderr())
 
 
 def print_warning(sentence: str) -> None:
     """What is allowed and probably not wanted, on standard error."""
-    stderr().print(Text.assemble(("warning:", "bold yellow"), " ", sentence), soft_wrap=True)
+    _tell(Text.assemble(("warning:", "bold yellow"), " ", sentence), stderr())
+
+
+def _tell(text: Text, to: Console) -> None:
+    with suppress(OSError):  # there is no other place to tell it, and it must stop nothing
+        to.print(text, soft_wrap=True)

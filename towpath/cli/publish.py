@@ -7,15 +7,15 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, BinaryIO, TypeAlias
 
 import typer
 
 from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
-from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, stderr
+from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, stderr, telling
 from towpath.message import ABSENT, JsonValue, NewMessage, PayloadRef, PublishError, PublishResult
 from towpath.ports import Transport
 
@@ -57,6 +57,7 @@ class _Tally:
     duplicate: int = 0
     rejected: int = 0
     unwanted: int = 0  # of those accepted
+    results: list[JsonValue] = field(default_factory=list)  # kept for --json alone
 
     def add(self, result: PublishResult) -> None:
         setattr(self, result.status, getattr(self, result.status) + 1)
@@ -68,6 +69,10 @@ class _Tally:
             count = "" if self.unwanted == self.accepted else f"{self.unwanted} "
             unwanted = f" ({count}for no subscription: there is none whose filter matches)"
         return f"{self.accepted} accepted{unwanted}, {self.duplicate} duplicate, {self.rejected} rejected"
+
+    def done(self) -> str:
+        """What was done, for when nothing more can be printed."""
+        return "1 message was published" if self.accepted == 1 else f"{self.accepted} messages were published"
 
 
 def publish(
@@ -97,15 +102,18 @@ def publish(
     messages = _claim_checks(ref, template) if ref else _messages(payload, file, template, count)
     with opened(transport, manifest, bindings) as open_transport:
         tally = _publish_all(open_transport, topic, messages, as_json=as_json)
-    if not as_json:
-        print_sentence(str(tally))
+    with telling(tally.done()):
+        if as_json:
+            print_json(tally.results)
+        else:
+            print_sentence(str(tally))
     if tally.rejected:
         raise typer.Exit(1)
 
 
 def _publish_all(transport: Transport, topic: str, messages: Iterator[_Numbered], *, as_json: bool) -> _Tally:
     """Publish in calls of 100, so that any number of lines passes in bounded memory."""
-    tally, results = _Tally(), []
+    tally = _Tally()
     chunk = list(islice(messages, _CALL_SIZE))
     with _progress(enabled=not as_json and len(chunk) > 1) as live:
         while chunk:
@@ -114,11 +122,9 @@ def _publish_all(transport: Transport, topic: str, messages: Iterator[_Numbered]
                 if answer.error is not None:
                     live.fail(f"{numbered.source}{answer.error.code}: {answer.error.message}")
                 if as_json:
-                    results.append(_result_json(answer))
+                    tally.results.append(_result_json(answer))
             live.advance(len(chunk))
             chunk = list(islice(messages, _CALL_SIZE))
-    if as_json:
-        print_json(results)
     return tally
 
 
@@ -158,7 +164,7 @@ class _Silent:
 @contextmanager
 def _progress(*, enabled: bool) -> Iterator[_Silent]:
     """A running count on standard error when that is a terminal; failures are shown above it."""
-    if not (enabled and sys.stderr.isatty()):
+    if not (enabled and sys.stderr is not None and sys.stderr.isatty()):
         yield _Silent()
         return
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -179,7 +185,7 @@ def _progress(*, enabled: bool) -> Iterator[_Silent]:
 
 def _messages(payload: str | None, file: Path | None, template: NewMessage, count: int) -> Iterator[_Numbered]:
     if payload == "-":
-        return _lines(sys.stdin.buffer, "standard input", template)
+        return _lines(_standard_input(), "standard input", template)
     if file is None:
         return _repeated(ABSENT if payload is None else _parsed(payload, "PAYLOAD"), template, count)
     if _is_json_lines(payload, file):
@@ -216,6 +222,12 @@ def _lines(lines: Iterable[bytes], name: str, template: NewMessage) -> Iterator[
         except (ValueError, RecursionError) as error:
             fault = PublishError(code="InvalidPayload", message=f"the line is not JSON: {error}")
             yield _Numbered(source=source, message=template, fault=fault)
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise typer.BadParameter("standard input is closed; '-' reads the payloads from there")
+    return sys.stdin.buffer
 
 
 def _read(file: Path) -> bytes:

@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from towpath.cli.output import JsonFlag, print_document, print_failure, print_json, print_sentence, print_table
+from towpath.cli.output import (
+    JsonFlag,
+    print_document,
+    print_failure,
+    print_json,
+    print_sentence,
+    print_table,
+    telling,
+)
 from towpath.errors import InvalidTopology, Mistake
 from towpath.manifest import Manifest
 from towpath.resolve import resolve, with_all_on_database
@@ -116,7 +124,8 @@ def _write(manifest: Manifest, path: Path) -> None:
         print_failure(f"{path} cannot be written: {error.strerror}")
         raise typer.Exit(1) from error
     counts = f"topics: {len(manifest.topics)}, subscriptions: {len(manifest.subscriptions)}"
-    print_sentence(f"Wrote {path} for the environment {manifest.environment} ({counts}).")
+    with telling(f"{path} is written"):
+        print_sentence(f"Wrote {path} for the environment {manifest.environment} ({counts}).")
 
 
 topology = topology_commands()
