@@ -114,7 +114,9 @@ class LeaseKeeper:
             held.abort.set(reason)
 
     def beat(self, held: HeldLease, progress: Progress) -> bool:
-        """A handler's own heartbeat: renew now and keep its progress; ``False`` when it must stop."""
+        """A handler's own heartbeat: renew now and keep its progress; ``False`` when it must stop, or has ended."""
+        if held.decided:  # a thread that the handler left behind
+            return False
         self._extend([held], progress)
         return held.abort.reason is None
 

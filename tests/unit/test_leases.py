@@ -340,6 +340,14 @@ def test_a_heartbeat_that_cannot_renew_says_go_on(answer):
     assert held.abort.reason is None
 
 
+def test_a_heartbeat_of_a_handler_that_has_ended_renews_nothing():
+    kept = Kept()
+    held = kept.hold()
+    kept.keeper.decide(held)
+    assert not kept.keeper.beat(held, Progress())
+    assert kept.consumer.calls == []
+
+
 def test_a_heartbeat_waits_for_no_renewal_of_others():
     kept = Kept(lease_seconds=60)
     kept.hold(1)
