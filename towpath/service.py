@@ -276,7 +276,8 @@ class Service:
                     ended = True
                     break
                 batch.append(following)
-            self._settle(batch)
+            with self._stopping_on_fault():
+                self._settle(batch)
             if ended:
                 return
 

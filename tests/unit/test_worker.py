@@ -691,6 +691,25 @@ def test_a_settle_that_raises_is_counted_as_failed_and_the_worker_goes_on(servin
     assert run(transport).states == {"completed": 1}
 
 
+def test_a_log_that_breaks_stops_the_worker_and_is_raised(serving):
+    class Broken(logging.Handler):
+        def handle(self, record):
+            raise BrokenPipeError("no disk left")
+
+    transport = serving(completes)
+    transport.consumers[NAME].put(delivery(1), delivery(2))
+    log, broken = logging.getLogger("towpath.delivery"), Broken()
+    log.addHandler(broken)
+    log.setLevel(logging.INFO)
+    try:
+        with pytest.raises(BrokenPipeError):
+            run(transport)
+    finally:
+        log.removeHandler(broken)
+        log.setLevel(logging.NOTSET)
+    assert transport.consumers[NAME].settled == [("complete", "d-1"), ("complete", "d-2")]
+
+
 def test_what_is_decided_during_a_settle_is_settled_together(serving):
     settling, settle_on, handled = threading.Event(), threading.Event(), []
 
