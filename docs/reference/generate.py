@@ -63,9 +63,9 @@ def command_line_page() -> str:
         "`TOWPATH_MANIFEST`, the bindings from `--bindings` or `TOWPATH_BINDINGS`.",
         "",
         "Standard output that cannot be written, for a full disk or because it is closed, is a failure only of a",
-        "command whose output is all that it is called for, such as `stats`. `publish`, `apply`, `manifest render` into",
-        "a file and `bundle` say on standard error what they did, and exit as if it had been written: a script that",
-        "repeats what failed does not publish again. A reader who goes, as `head` does, is told nothing.",
+        "command whose output is all that it is called for, such as `stats`. `publish`, `apply`, `manifest render`",
+        "into a file and `bundle` say on standard error what they did, and exit as if it had been written: a script",
+        "that repeats what failed does not publish again. A reader who goes, as `head` does, is told nothing.",
     ]
     for path, command in _commands("towpath", get_command(build_app())):
         lines += ["", f"## `{path}`", "", *_paragraphs(command.help or "")]
