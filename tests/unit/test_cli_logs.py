@@ -3,9 +3,11 @@
 import json
 import logging
 import sys
+from pathlib import Path
 
 import pytest
 
+import towpath
 from towpath.cli.logs import JsonLines, Text
 
 MOMENT = 1_769_847_300.123_9
@@ -83,6 +85,35 @@ def test_a_traceback_of_what_was_raised_on_purpose_is_for_programs_only():
     intended.reason = "bad"
     assert Text().format(intended).endswith("delivery completed error=FatalError reason=bad")
     assert json.loads(JsonLines().format(intended))["traceback"] == "Traceback ..."
+
+
+HEADER = "Traceback (most recent call last):\n"
+OURS = f'  File "{Path(towpath.__file__).parent}/dispatch.py", line 115, in _run\n    decision = handled()\n    ^^^^\n'
+LOOP = '  File "/usr/lib/python3.11/asyncio/runners.py", line 118, in run\n    return task\n'
+THEIRS = '  File "/srv/towpath/app.py", line 6, in convert\n    int("x")\n'
+
+
+def below(traceback: str) -> str:
+    """What text shows of a traceback."""
+    return Text().format(record(traceback=traceback)).partition("\n")[2]
+
+
+def test_a_handlers_traceback_begins_with_the_handler():
+    cause = f"{HEADER}{THEIRS}KeyError: 1\n\nDuring handling of the above exception, another exception occurred:\n\n"
+    assert below(f"{cause}{HEADER}{OURS}{OURS}{LOOP}{THEIRS}ValueError: x") == f"{cause}{HEADER}{THEIRS}ValueError: x"
+
+
+@pytest.mark.parametrize(
+    "traceback",
+    [
+        f"{HEADER}{THEIRS}{OURS}{LOOP}{THEIRS}ValueError: x",
+        f"{HEADER}{OURS}{OURS}ValueError: x",
+        f"{OURS}{THEIRS}ValueError: x",  # its beginning was cut off
+        "ValueError: x",
+    ],
+)
+def test_a_traceback_that_does_not_go_from_towpath_to_a_handler_is_whole(traceback):
+    assert below(traceback) == traceback
 
 
 def test_text_says_nothing_twice_and_nothing_that_is_not_there():

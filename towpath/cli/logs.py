@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
 
 from towpath.message import format_time
 
-_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_OUR_FRAME: Final = rf'  File "(?:{re.escape(str(Path(__file__).parents[1]))}|[^"]*[/\\]asyncio)[/\\]'
+_OUR_FRAMES: Final = re.compile(  # at the top, each with its lines of code, where a frame of someone else follows
+    rf"(?<=^Traceback \(most recent call last\):\n)(?:{_OUR_FRAME}.*\n(?:    .*\n)*)+(?!{_OUR_FRAME})(?=  File )",
+    re.MULTILINE,
+)
 
 
 class JsonLines(logging.Formatter):
@@ -30,11 +38,13 @@ class Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line of text, with a traceback below it where there is one.
 
-        A traceback of what the handler raised on purpose is left out, and so is a field that has nothing new to say.
+        A traceback of what the handler raised on purpose is left out, and so are the frames above a handler's own, and
+        a field that has nothing new to say.
         Line breaks within the message or a field are written ``\\n``: nobody's text can pass for a line of its own.
         """
         extras = _extras(record)
-        traceback = self.formatException(record.exc_info) if record.exc_info else str(extras.pop("traceback", ""))
+        handlers = _OUR_FRAMES.sub("", str(extras.pop("traceback", "")))
+        traceback = self.formatException(record.exc_info) if record.exc_info else handlers
         if extras.pop("intended", False):
             traceback = ""
         if "error" in extras and "reason" in extras:
