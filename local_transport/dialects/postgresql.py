@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.abc import PQGen
 from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
@@ -23,10 +24,61 @@ from towpath.errors import UnknownTransport
 
 _SQL: Final = URL.create("postgresql+psycopg").get_dialect()()
 CONNECT_SECONDS: Final = 10
+ANSWER_SECONDS: Final = 30  # more than a wait for a lock and what comes after it
+CANCEL_SECONDS: Final = 2
 IDLE_SECONDS: Final = 5.0  # a pooled connection that was idle for longer is tested before it is used
+
+# libpq's own: they end connections that the network lost, also while nobody waits for an answer.
+_NETWORK: Final[Mapping[str, int]] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,  # milliseconds
+}
+
+RV = TypeVar("RV")
 
 _LOCK_SPACE: Final = 0x746F77  # the first half of Towpath's advisory lock keys: "tow"
 _TOPOLOGY_LOCK, _SWEEP_LOCK = 1, 2
+
+
+class _BoundedConnection(psycopg.Connection[Any]):
+    """A connection that is closed when its server is silent for ``answer_seconds`` while it owes an answer.
+
+    Only the client can see that: a server that hangs does not act on its ``statement_timeout``, its system goes on
+    acknowledging packets, so that no time-out of TCP ends, and a pooler may refuse to pass settings on.
+    """
+
+    answer_seconds: float = ANSWER_SECONDS
+
+    def wait(self, gen: PQGen[RV], *args: Any, **options: Any) -> RV:
+        """Every statement, commit and roll-back goes through here. psycopg looks up every tenth of a second."""
+        return super().wait(self._bounded(gen), *args, **options)
+
+    def _bounded(self, gen: PQGen[RV]) -> PQGen[RV]:
+        heard = time.monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > self.answer_seconds:
+                    raise self._given_up()
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            result: RV = end.value
+            return result
+
+    def _given_up(self) -> psycopg.OperationalError:
+        if psycopg.capabilities.has_cancel_safe():  # older libraries could hang in it
+            with suppress(psycopg.Error):
+                self.cancel_safe(timeout=CANCEL_SECONDS)  # where only the statement hangs, it ends
+        self.close()
+        return psycopg.OperationalError(
+            f"no answer for {self.answer_seconds:g} s: the server or the network hangs, or the statement needs more "
+            "time (answer_timeout in the URL, in seconds)"
+        )
 
 
 class _UnnestBatch:
@@ -60,7 +112,9 @@ class _OneStatement:
 
 
 class PostgreSql:
-    """PostgreSQL 13 and newer, through psycopg 3. Works behind PgBouncer in transaction mode: no session state."""
+    """PostgreSQL 13 and newer, through psycopg 3. Works behind PgBouncer in transaction mode: no session state, and no
+    ``options`` at the start, which it may refuse.
+    """
 
     makes_own_schema = False
     looks_before_it_locks = False
@@ -69,12 +123,16 @@ class PostgreSql:
         self._reads_committed = True  # by default, so that a statement in autocommit does too
 
     def engine(self, url: URL) -> Engine:
-        """``prepare_threshold`` in the query is psycopg's: ``none`` turns prepared statements off."""
-        arguments: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "towpath"}
+        """In the query ``prepare_threshold`` is psycopg's (``none`` turns prepared statements off), ``answer_timeout``
+        is after how many seconds of silence a statement is given up, and the rest is libpq's.
+        """
+        arguments: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "towpath", **_NETWORK}
         threshold = url.query.get("prepare_threshold")
         if threshold is not None:
             arguments["prepare_threshold"] = _threshold(threshold)
-        wanted = url.set(drivername="postgresql+psycopg").difference_update_query(["prepare_threshold"])
+        answer_seconds = _answer_seconds(url.query.get("answer_timeout", str(ANSWER_SECONDS)))
+        own = ["prepare_threshold", "answer_timeout"]
+        wanted = url.set(drivername="postgresql+psycopg").difference_update_query(own)
         given = {name: value for name, value in arguments.items() if name not in wanted.query}
         engine = sa.create_engine(
             wanted,
@@ -83,6 +141,12 @@ class PostgreSql:
             hide_parameters=True,  # errors must not carry payloads
         )
         _test_idle_connections(engine)
+
+        @event.listens_for(engine, "do_connect")
+        def _connect(_dialect: object, _entry: object, args: list[Any], options: dict[str, Any]) -> _BoundedConnection:
+            made = _BoundedConnection.connect(*args, **options)
+            made.answer_seconds = answer_seconds
+            return made
 
         @event.listens_for(engine, "connect")
         def _prepare(connection: psycopg.Connection[Any], _entry: object) -> None:
@@ -181,6 +245,12 @@ def _threshold(text: str | tuple[str, ...]) -> int | None:
     raise UnknownTransport(f"prepare_threshold must be a number of executions or 'none', not {text!r}")
 
 
+def _answer_seconds(text: str | tuple[str, ...]) -> int:
+    if isinstance(text, str) and text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise UnknownTransport(f"answer_timeout must be a number of seconds, not {text!r}")
+
+
 def _test_idle_connections(engine: Engine) -> None:
     """Have the pool replace connections that died while nobody used them, without a round trip for the busy ones."""
 
@@ -193,7 +263,11 @@ def _test_idle_connections(engine: Engine) -> None:
         idle_since = entry.info.get("idle_since")
         if idle_since is None or time.monotonic() - idle_since < IDLE_SECONDS:
             return
+        limit = connection.answer_seconds
+        connection.answer_seconds = min(limit, CONNECT_SECONDS)  # as long as a new connection may take
         try:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as error:
             raise DisconnectionError("the idle connection is gone") from error  # the pool makes another
+        finally:
+            connection.answer_seconds = limit

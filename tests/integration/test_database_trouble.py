@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from local_transport.connections import Database
 from local_transport.schema import upgrade
 from tests.servers.postgres import PostgresUnavailable, private_cluster
+from tests.servers.relay import relayed
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
 from towpath.envelope import Origin, decode
@@ -40,6 +41,8 @@ TOPOLOGY = on_database({"documents": {}}, {"convert": {"topic": "documents"}})
         ("postgresql+asyncpg://u:secret@h/d", r"postgresql\+asyncpg:// is not supported"),
         ("postgresql://u:secret@host:port/d", "the URL of the database cannot be read"),
         ("postgresql://u:secret@h/d?prepare_threshold=often", "prepare_threshold must be a number"),
+        ("postgresql://u:secret@h/d?answer_timeout=never", "answer_timeout must be a number of seconds"),
+        ("postgresql://u:secret@h/d?answer_timeout=0", "answer_timeout must be a number of seconds"),
         ("postgresql:nonsense", "the URL of the database cannot be read"),
     ],
 )
@@ -215,6 +218,48 @@ def test_a_connection_that_died_while_idle_is_replaced_before_it_is_used(on_post
     for entry in pool._pool.queue:
         entry.info["idle_since"] = time.monotonic() - 60
     assert transport.operator().stats()[0].pending == 0
+
+
+def test_a_server_that_hangs_is_unavailable_in_bounded_time_and_recovers(on_postgresql, postgres_url):
+    with (
+        relayed(postgres_url) as (url, relay),
+        connect(url + "?answer_timeout=1&connect_timeout=2") as transport,
+    ):
+        consumer = transport.consumer("convert")
+        assert transport.publish("documents", [NewMessage(payload=1)])[0].status == "accepted"
+        (held,) = consumer.receive(1, NOW)
+        relay.hang()
+        started = time.monotonic()
+        (result,) = transport.publish("documents", [NewMessage(payload=2)])
+        assert result.error.code == "TransportUnavailable"
+        assert "no answer for 1 s" in result.error.message
+        with pytest.raises(TransportUnavailable):
+            consumer.receive(1, NOW)
+        (answer,) = consumer.complete([Completion(delivery=held)])
+        assert isinstance(answer, Failed)
+        assert time.monotonic() - started < 20
+        relay.flow()
+        assert consumer.complete([Completion(delivery=held)]) == [Settled(state="completed")]
+        again = transport.publish("documents", [NewMessage(payload=2, id=result.id)])
+        assert again[0].status in ("accepted", "duplicate")
+    assert [stats.pending for stats in on_postgresql.operator().stats()] == [1]
+
+
+def test_an_answer_in_many_parts_may_take_longer_than_the_limit(postgres_url):
+    database = Database(postgres_url + "?answer_timeout=1")
+    slowly = sa.text("SELECT repeat('x', 100000), pg_sleep(0.02) FROM generate_series(1, 100)")
+    with database.reading() as connection:
+        assert len(connection.execute(slowly).all()) == 100
+    database.close()
+
+
+def test_connections_notice_a_dead_network_unless_the_url_says_otherwise(postgres_url):
+    for query, expected in (("", "25000"), ("?tcp_user_timeout=5000", "5000")):
+        database = Database(postgres_url + query)
+        with database.reading() as connection:
+            parameters = connection.connection.driver_connection.info.get_parameters()
+        assert (parameters["tcp_user_timeout"], parameters["keepalives_idle"]) == (expected, "10")
+        database.close()
 
 
 def test_the_isolation_level_is_our_own_whatever_the_database_has_by_default(postgres_url):
