@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -15,6 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
@@ -93,6 +96,8 @@ class Sqlite:
             connection.isolation_level = None  # the module begins nothing by itself; _begin does
             connection.text_factory = as_text  # the module's own fails at corrupt text, and its error shows the text
             _set_pragmas(connection, synchronous)
+
+        _watch_file(engine, Path(str(url.database)).absolute())  # from here on the file is there
 
         @event.listens_for(engine, "begin")
         def _begin(connection: Connection) -> None:
@@ -175,6 +180,39 @@ def _check_file(url: URL) -> None:
     folder = Path(url.database).absolute().parent
     if not folder.is_dir():
         raise TransportUnavailable(f"the folder {folder} of the database does not exist; make it first")
+
+
+def _watch_file(engine: Engine, file: Path) -> None:
+    """Have the pool give up connections to a file that is no longer the one at its path.
+
+    SQLite itself goes on writing into a file that nobody will find again, makes an empty one in its place, or takes
+    the log of the one file for that of the other.
+    """
+    known: set[tuple[int, int] | None] = set()
+
+    @event.listens_for(engine, "do_connect")
+    def _refuse(_dialect: object, _entry: object, _args: object, _options: object) -> None:
+        if known and _identity(file) not in known:
+            problem = f"the file {file} of the database is gone, or another one is in its place"
+            raise TransportUnavailable(f"{problem}; put it back, or connect anew")
+
+    @event.listens_for(engine, "connect")
+    def _note(_connection: object, entry: ConnectionPoolEntry) -> None:
+        entry.info["file"] = _identity(file)
+        known.add(entry.info["file"])
+
+    @event.listens_for(engine, "checkout")
+    def _compare(_connection: object, entry: ConnectionPoolEntry, _proxy: object) -> None:
+        if entry.info["file"] != _identity(file):
+            raise DisconnectionError("the connection's file is no longer at its path")  # the pool makes another
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(file)  # noqa: PTH116 - for every transaction, and Path.stat takes longer
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _set_pragmas(connection: sqlite3.Connection, synchronous: str) -> None:

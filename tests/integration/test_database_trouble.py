@@ -133,6 +133,39 @@ def test_a_sqlite_file_locked_by_somebody_else_is_unavailable_and_recovers(tmp_p
     transport.close()
 
 
+def test_a_sqlite_file_that_is_removed_under_a_transport_is_unavailable_and_not_made_anew(tmp_path):
+    file, away = tmp_path / "removed.db", tmp_path / "away.db"
+    with connect(f"sqlite:///{file}") as transport:
+        transport.apply(TOPOLOGY)
+        consumer = transport.consumer("convert")
+        transport.publish("documents", [NewMessage(payload=1)])
+        file.rename(away)
+        for _ in range(2):
+            (result,) = transport.publish("documents", [NewMessage(payload=2)])
+            assert result.error.code == "TransportUnavailable"
+            assert f"the file {file} of the database is gone" in result.error.message
+            with pytest.raises(TransportUnavailable, match="is gone"):
+                consumer.receive(1, NOW)
+        assert not file.exists()
+        away.rename(file)
+        assert transport.publish("documents", [NewMessage(payload=2)])[0].status == "accepted"
+        assert len(consumer.receive(10, NOW)) == 2
+
+
+def test_a_sqlite_file_that_is_replaced_under_a_transport_is_left_alone(tmp_path):
+    file, other = tmp_path / "replaced.db", tmp_path / "other.db"
+    for made in (file, other):
+        with connect(f"sqlite:///{made}") as transport:
+            transport.apply(TOPOLOGY)
+    with connect(f"sqlite:///{file}") as transport:
+        before = other.read_bytes()
+        other.replace(file)
+        for _ in range(2):
+            (result,) = transport.publish("documents", [NewMessage(payload=1)])
+            assert "is gone, or another one is in its place; put it back, or connect anew" in result.error.message
+        assert file.read_bytes() == before
+
+
 CORRUPT = ["x'FFFE00'", "CAST(x'22FF22' AS TEXT)", "CAST(CAST(body AS BLOB) || x'FF' AS TEXT)"]
 
 
