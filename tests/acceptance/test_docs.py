@@ -15,6 +15,20 @@ from towpath.topology import load_topology
 PROJECT = Path(__file__).resolve().parents[2]
 PAGES = sorted([PROJECT / "README.md", *(PROJECT / "docs").rglob("*.md"), *(PROJECT / "examples").glob("*/README.md")])
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)")
+
+
+def test_every_page_is_in_the_table_of_contents():
+    index = PROJECT / "docs/README.md"
+    linked = {(index.parent / target).resolve() for target in LINK.findall(index.read_text())}
+    assert [page for page in PAGES if index.parent in page.parents and not linked & {page, page.parent}] == [index]
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, PROJECT / "CHANGELOG.md", PROJECT / "CONTRIBUTING.md"], ids=lambda page: page.name
+)
+def test_every_link_leads_to_something(page):
+    assert [target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()] == []
 
 
 def blocks(language):
