@@ -2,6 +2,7 @@
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -30,6 +31,19 @@ def bodies(transport, subscription="convert"):
 
 def outcomes(results):
     return [result.error.code if result.error else result.status for result in results]
+
+
+def published_at_once(url, *works):
+    """The results of publishers that begin together, each on connections of its own with its own calls."""
+    barrier = threading.Barrier(len(works))
+
+    def publish(calls):
+        with connect(url) as rival:
+            barrier.wait()
+            return [result for call in calls for result in rival.publish("documents", call)]
+
+    with ThreadPoolExecutor(len(works)) as threads:
+        return [result for results in threads.map(publish, works) for result in results]
 
 
 def counts(url, *tables):
@@ -158,47 +172,17 @@ def test_a_conflict_with_a_stored_message_does_not_hide_a_repeat_of_it(transport
 
 
 def test_of_rival_publishers_of_one_id_exactly_one_is_accepted(database_url, transport):
-    rivals = [connect(database_url) for _ in range(4)]
     ids = [f"01890000-0000-7000-8000-{n:012d}" for n in range(60)]
-    barrier, results = threading.Barrier(len(rivals)), [[] for _ in rivals]
-
-    def publish(rival, found, order):
-        barrier.wait()
-        for message_id in order:
-            found += rival.publish("documents", [NewMessage(id=message_id, payload=message_id)])
-
-    orders = [ids, ids[::-1], ids, ids[::-1]]
-    threads = [threading.Thread(target=publish, args=work) for work in zip(rivals, results, orders, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for rival in rivals:
-        rival.close()
-    everything = [result for found in results for result in found]
-    assert sorted(r.id for r in everything if r.status == "accepted") == ids
-    assert {r.status for r in everything} == {"accepted", "duplicate"}
+    calls = [[NewMessage(id=i, payload=i)] for i in ids]
+    results = published_at_once(database_url, calls, calls[::-1], calls, calls[::-1])
+    assert sorted(r.id for r in results if r.status == "accepted") == ids
+    assert {r.status for r in results} == {"accepted", "duplicate"}
     assert len(bodies(transport)) == 60
 
 
 def test_rival_batches_with_the_same_ids_in_opposite_order_both_end(database_url, transport):
-    rivals = [connect(database_url) for _ in range(3)]
-    ids = [f"01890000-0000-7000-8000-{n:012d}" for n in range(300)]
-    barrier, results = threading.Barrier(len(rivals)), {}
-
-    def publish(rival, number):
-        order = ids if number % 2 else ids[::-1]
-        barrier.wait()
-        results[number] = rival.publish("documents", [NewMessage(id=i, payload=i) for i in order])
-
-    threads = [threading.Thread(target=publish, args=(rival, number)) for number, rival in enumerate(rivals)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for rival in rivals:
-        rival.close()
-    statuses = [result.status for found in results.values() for result in found]
+    batch = [NewMessage(id=f"01890000-0000-7000-8000-{n:012d}", payload=n) for n in range(300)]
+    statuses = [r.status for r in published_at_once(database_url, [batch[::-1]], [batch], [batch[::-1]])]
     assert (statuses.count("accepted"), statuses.count("duplicate")) == (300, 600)
 
 
@@ -273,28 +257,13 @@ def test_publishing_the_same_message_again_with_its_key_is_a_duplicate_of_itself
 
 
 def test_of_rival_publishers_of_one_key_exactly_one_is_accepted(database_url, transport):
-    rivals = [connect(database_url) for _ in range(4)]
-    keys = [f"key-{n}" for n in range(40)]
-    barrier, results = threading.Barrier(len(rivals)), [[] for _ in rivals]
-
-    def publish(rival, found, order):
-        barrier.wait()
-        for i in range(0, len(order), 10):
-            found += rival.publish("documents", [keyed(key, key=key) for key in order[i : i + 10]])
-
-    orders = [keys, keys[::-1], keys, keys[::-1]]
-    threads = [threading.Thread(target=publish, args=work) for work in zip(rivals, results, orders, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for rival in rivals:
-        rival.close()
-    everything = [result for found in results for result in found]
-    winners = {r.id for r in everything if r.status == "accepted"}
+    calls = [[keyed(n, key=f"key-{n}") for n in range(first, first + 10)] for first in range(0, 40, 10)]
+    backwards = [call[::-1] for call in calls[::-1]]
+    results = published_at_once(database_url, calls, backwards, calls, backwards)
+    winners = {r.id for r in results if r.status == "accepted"}
     assert len(winners) == len(bodies(transport)) == 40
-    assert {r.id for r in everything if r.status == "duplicate"} == winners
-    assert {r.status for r in everything} == {"accepted", "duplicate"}
+    assert {r.id for r in results if r.status == "duplicate"} == winners
+    assert {r.status for r in results} == {"accepted", "duplicate"}
 
 
 # --- Delay -------------------------------------------------------------------------------------------------------
