@@ -62,7 +62,8 @@ class Settles:
     """The changes that a holder of leases makes, for all subscriptions of a database. Thread-safe.
 
     Each method takes the subscription's id and a batch, changes what is still held, and answers in the batch's order.
-    A database that does not answer gives ``Failed``: then the change may have been made or not.
+    A database that does not answer gives ``Failed``: then the change may have been made or not, and it is safe to ask
+    for it again; if it was made, the lease is no longer held, and the answer is ``LeaseLost``.
     """
 
     def __init__(self, database: Database) -> None:

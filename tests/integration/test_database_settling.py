@@ -1,21 +1,28 @@
 """Settling under a lease: every change is fenced, aligned with its batch, and kept."""
 
+import logging
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 
+from local_transport.applied import TopologyReader
 from local_transport.connections import Database
-from local_transport.tables import delivery, delivery_detail, history
+from local_transport.consumer import Bell, DatabaseConsumer, Means
+from local_transport.settles import Settles
+from local_transport.tables import delivery, delivery_detail, history, tally
 from tests.servers.clock import advance
 from towpath import NewMessage
 from towpath.context import Progress
+from towpath.errors import TransportUnavailable
 from towpath.ports import Extension
 from towpath.settlement import (
     Completion,
     DeadLettering,
     Discard,
+    Failed,
     Failure,
     LeaseLost,
     Release,
@@ -74,6 +81,32 @@ def test_a_held_delivery_can_be_settled_once_and_answers_are_in_order(transport,
     assert settled(consumer, how, held[2], never, held[0]) == expected
     if how != "extend":
         assert settled(consumer, how, held[0], held[1]) == [LeaseLost(), Settled(state=STATES[how])]
+
+
+class LosesTheAnswer(Database):
+    """A database whose connection is lost right after each settle was committed."""
+
+    @contextmanager
+    def changing(self):
+        with super().changing() as connection:
+            yield connection
+        raise TransportUnavailable("the connection was lost")
+
+
+@pytest.mark.parametrize("how", [how for how in SETTLES if how != "extend"])
+def test_a_settle_whose_answer_was_lost_can_be_asked_for_again_and_is_made_once(transport, consumer, database_url, how):
+    (held,) = received(transport, consumer)
+    losing = LosesTheAnswer(database_url)
+    reader, log = TopologyReader(), logging.getLogger("test")
+    means = Means(database=losing, reader=reader, settles=Settles(losing), bell=Bell(), log=log)
+    (answer,) = settled(DatabaseConsumer(means, "convert"), how, held)
+    losing.close()
+    assert isinstance(answer, Failed)
+    before = [rows(database_url, table) for table in (delivery, delivery_detail, history, tally)]
+    assert settled(consumer, how, held) == [LeaseLost()]  # it is no longer held
+    assert [rows(database_url, table) for table in (delivery, delivery_detail, history, tally)] == before
+    stats = transport.operator().stats()[1]
+    assert {"completed": stats.completed, "discarded": stats.discarded, "dead": stats.dead}.get(STATES[how], 1) == 1
 
 
 @pytest.mark.parametrize("how", SETTLES)
