@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from towpath import connect
-from towpath.cli.output import CannotPrint, print_json, print_sentence, telling
+from towpath.cli.output import CannotPrint, print_failure, print_json, print_sentence, stderr, telling
 from towpath.resolve import resolve
 from towpath.topology import parse_topology
 
@@ -147,3 +147,22 @@ def test_a_letter_that_standard_output_has_not_is_told(monkeypatch, capsys, show
     with telling("it is done"):
         show("grün")
     assert capsys.readouterr().err.endswith("it is done\n")
+
+
+class Broken(Ascii):
+    """A standard error that can be written no more."""
+
+    def __init__(self, error: OSError) -> None:
+        self._error = error
+
+    def write(self, text: str) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(28, "No space left on device")])
+def test_what_cannot_be_told_on_standard_error_stops_nothing(monkeypatch, error):
+    monkeypatch.setattr(sys, "stderr", Broken(error))
+    stderr().print("a worker's progress")
+    print_failure("a failure")
+    monkeypatch.setattr(sys, "stderr", None)
+    stderr().print("a worker's progress")

@@ -44,6 +44,13 @@ class _StandardOutput(_Console):
             super().print(*objects, **options)
 
 
+class _StandardError(_Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich does; what cannot be told there can be told nowhere else, and must stop nothing."""
+        with suppress(OSError):
+            super().print(*objects, **options)
+
+
 def console() -> Console:
     """Where tables and progress for people go: standard output, plain when it is no terminal or NO_COLOR is set.
 
@@ -57,8 +64,8 @@ def _has_width() -> bool:
 
 
 def stderr() -> Console:
-    """Where failures and progress beside JSON go: nowhere, when standard error is closed."""
-    return _Console(stderr=True, highlight=False, emoji=False)
+    """Where failures and progress beside JSON go: nowhere, when standard error is closed or cannot be written."""
+    return _StandardError(stderr=True, highlight=False, emoji=False)
 
 
 @contextmanager
@@ -145,14 +152,9 @@ def _print_blocks(headings: Sequence[str], rows: Sequence[Sequence[str]], title:
 
 def print_failure(sentence: str, to: Console | None = None) -> None:
     """What went wrong, on standard error; ``to`` is the console of what is shown there just now."""
-    _tell(Text.assemble(("error:", "bold red"), " ", sentence), to or stderr())
+    (to or stderr()).print(Text.assemble(("error:", "bold red"), " ", sentence), soft_wrap=True)
 
 
 def print_warning(sentence: str) -> None:
     """What is allowed and probably not wanted, on standard error."""
-    _tell(Text.assemble(("warning:", "bold yellow"), " ", sentence), stderr())
-
-
-def _tell(text: Text, to: Console) -> None:
-    with suppress(OSError):  # there is no other place to tell it, and it must stop nothing
-        to.print(text, soft_wrap=True)
+    stderr().print(Text.assemble(("warning:", "bold yellow"), " ", sentence), soft_wrap=True)
