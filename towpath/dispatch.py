@@ -76,7 +76,9 @@ class Dispatcher:
     def dispatch(self, delivery: Delivery, control: Control, settle: Callable[[Decision], None]) -> None:
         """Run the handler for ``delivery`` and hand the decision to ``settle``, exactly once.
 
-        What is no ``Exception`` (``KeyboardInterrupt``, ``SystemExit``) releases the delivery and passes through.
+        A ``KeyboardInterrupt``, which is a person's, releases the delivery and passes through. All else that a handler
+        raises is a failed attempt, ``SystemExit`` too: one message that ends each process that takes it, and keeps its
+        attempts, would never become a dead letter.
         """
         try:
             decision = self.decide(delivery, control)
@@ -113,7 +115,9 @@ class Dispatcher:
             decision = self._handled(delivery, message, control)
         except Aborted as aborted:
             return self._aborted(delivery, aborted, control)
-        except Exception as error:  # noqa: BLE001 - the one place where a handler's errors become outcomes
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the one place where a handler's errors become outcomes
             decision = self._raised(delivery, error)
         return self._unless_stopping(decision, control)
 
@@ -173,7 +177,7 @@ class Dispatcher:
             return Release(delivery=decision.delivery)
         return decision
 
-    def _raised(self, delivery: Delivery, error: Exception) -> Decision:
+    def _raised(self, delivery: Delivery, error: BaseException) -> Decision:
         failure = _failure(error)
         if isinstance(error, FatalError):
             return DeadLettering(delivery=delivery, reason=failure.message or "FatalError", failure=failure)
@@ -217,10 +221,18 @@ def _unreadable(delivery: Delivery, error: InvalidEnvelope | UnsupportedSchema |
 def _failure(error: BaseException) -> Failure:
     return Failure(
         type=type(error).__qualname__,
-        message=_storable(error),
-        traceback=_storable("".join(traceback.format_exception(error))),
+        message=_storable(error)[: limits.ERROR_LENGTH],
+        traceback=_storable(_traceback(error))[-limits.TRACEBACK_LENGTH :],
         intended=isinstance(error, FatalError | TransientError),
     )
+
+
+def _traceback(error: BaseException) -> str:
+    """The traceback as Python shows it; an error whose own code fails at that still has its place told."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - an error's attributes and texts are the user's code
+        return "".join(traceback.format_tb(error.__traceback__))
 
 
 def _storable(value: object) -> str:

@@ -26,7 +26,8 @@ _PATIENCE_SECONDS: Final = 1.0  # how long a settle waits for a renewal that is 
 class HeldLease:
     """One delivery in this worker's hands. Times are monotonic seconds; ``ends_at`` moves with each renewal.
 
-    ``stops_at`` is there while its handler runs under a time limit. ``decided`` says that it waits to be settled.
+    ``stops_at`` is there while its handler runs under a time limit. ``decided`` says that it waits to be
+    settled, ``settling`` that this is being done.
     """
 
     delivery: Delivery
@@ -34,6 +35,7 @@ class HeldLease:
     renew_at: float
     stops_at: float | None = None
     decided: bool = False
+    settling: bool = False
     abort: AbortSignal = field(default_factory=AbortSignal)
 
 
@@ -42,22 +44,24 @@ class LeaseKeeper:
 
     Two threads: one renews, the other only watches the clock, so that a renewal that hangs cannot hide that a lease
     must be over. A lease reported lost, or over by the clock plus 5 s of grace, aborts its handler with
-    ``lease_lost``; one that runs past ``max_processing_seconds`` is aborted and no longer renewed.
+    ``lease_lost``; one that runs past ``max_processing_seconds`` is aborted and no longer renewed. A delivery that
+    waits to be settled is renewed too, until it is.
+
+    The length of a lease is the consumer's, at the time of the claim or the renewal: an ``apply`` may change it.
     """
 
-    def __init__(self, consumer: Consumer, policy: SubscriptionPolicy, monotonic: Monotonic, log: logging.Logger):
+    def __init__(self, consumer: Consumer, monotonic: Monotonic, log: logging.Logger):
         self._consumer = consumer
-        self._policy = policy
         self._monotonic = monotonic
         self._log = log
-        self._interval = min(policy.lease_seconds / 3, limits.HEARTBEAT_SECONDS)
+        name = consumer.policy.subscription
         self._held: dict[tuple[str, str], HeldLease] = {}
         self._lock = threading.Lock()
         self._renewing = threading.Lock()
         self._closed = threading.Event()
         self._threads = [
-            threading.Thread(target=self._watch, name=f"{policy.subscription}-lease-timer", daemon=True),
-            threading.Thread(target=self._renew, name=f"{policy.subscription}-lease-keeper", daemon=True),
+            threading.Thread(target=self._watch, name=f"{name}-lease-timer", daemon=True),
+            threading.Thread(target=self._renew, name=f"{name}-lease-keeper", daemon=True),
         ]
 
     def start(self) -> None:
@@ -74,19 +78,19 @@ class LeaseKeeper:
 
     def hold(self, delivery: Delivery) -> HeldLease:
         """Take a delivery into care, its lease counted from now."""
-        now = self._monotonic()
-        held = HeldLease(delivery=delivery, ends_at=now + self._policy.lease_seconds, renew_at=now + self._interval)
+        now, policy = self._monotonic(), self._consumer.policy
+        held = HeldLease(delivery=delivery, ends_at=now + policy.lease_seconds, renew_at=now + _interval(policy))
         with self._lock:
             self._held[_key(delivery)] = held
         return held
 
     def started(self, held: HeldLease) -> None:
         """The handler starts now: its time limit counts from here."""
-        limit = self._policy.max_processing_seconds
+        limit = self._consumer.policy.max_processing_seconds
         held.stops_at = None if limit is None else self._monotonic() + limit
 
     def decide(self, held: HeldLease) -> bool:
-        """Say that what becomes of the delivery is decided: renewing begins no more, nor does an abort.
+        """Say that what becomes of the delivery is decided: it is aborted no more.
 
         ``False`` when that was said before: a delivery is settled once, even when its handler ends after it was
         given up.
@@ -95,13 +99,20 @@ class LeaseKeeper:
             first, held.decided = not held.decided, True
         return first
 
-    def await_renewal(self) -> None:
-        """Let a renewal that is on its way be answered before a settle, for a second at most.
+    def settle_begins(self, leases: Iterable[HeldLease]) -> None:
+        """Renew these no more, and let a renewal that is on its way be answered first, for a second at most.
 
         On SQS both set the visibility time-out: a renewal that comes in last would put a retry's delay off.
         """
+        for held in leases:
+            held.settling = True
         if self._renewing.acquire(timeout=_PATIENCE_SECONDS):
             self._renewing.release()
+
+    def settle_failed(self, held: HeldLease) -> bool:
+        """The settle could not be made: renew again. Answers whether the lease still holds, for another try."""
+        held.settling = False
+        return self._monotonic() < held.ends_at and held.renew_at != math.inf
 
     def drop(self, delivery: Delivery) -> None:
         """The delivery is settled, or no longer this worker's."""
@@ -133,7 +144,9 @@ class LeaseKeeper:
     def abort_overdue(self) -> None:
         """Abort every handler whose lease must be over by now, or that ran into its time limit. The timer's work."""
         now = self._monotonic()
-        for held in self._undecided():
+        for held in self.held():
+            if held.decided:
+                continue
             if now > held.ends_at + limits.LEASE_GRACE_SECONDS:
                 held.abort.set("lease_lost")
             if held.stops_at is not None and now > held.stops_at:
@@ -143,7 +156,8 @@ class LeaseKeeper:
         """Renew in one call every lease whose time for it has come. The renewing thread's work."""
         with self._renewing:
             now = self._monotonic()
-            due = [h for h in self._undecided() if h.renew_at <= now and h.abort.reason in (None, "shutdown")]
+            by_itself = self._consumer.policy.heartbeat == "auto"
+            due = [h for h in self.held() if h.renew_at <= now and (h.decided or by_itself) and _is_renewed(h)]
             if due:
                 self._extend(due, None)
 
@@ -152,20 +166,18 @@ class LeaseKeeper:
             self.abort_overdue()
 
     def _renew(self) -> None:
-        while self._policy.heartbeat == "auto" and not self._closed.wait(_CHECK_SECONDS):
+        while not self._closed.wait(_CHECK_SECONDS):
             self.renew_due()
 
-    def _undecided(self) -> list[HeldLease]:
-        return [held for held in self.held() if not held.decided]
-
     def _extend(self, leases: Sequence[HeldLease], progress: Progress | None) -> None:
+        policy = self._consumer.policy
         asked_at = self._monotonic()  # before the call: the lease cannot end earlier than this plus its length
         extensions = [Extension(delivery=held.delivery, progress=progress) for held in leases]
         for held, result in zip(leases, self._answers(extensions), strict=True):
             match result:
                 case Settled():
-                    held.ends_at = asked_at + self._policy.lease_seconds
-                    held.renew_at = asked_at + self._interval
+                    held.ends_at = asked_at + policy.lease_seconds
+                    held.renew_at = asked_at + _interval(policy)
                 case LeaseLost():
                     self._lost(held)
                 case _:
@@ -182,6 +194,15 @@ class LeaseKeeper:
         held.renew_at = math.inf
         if not held.decided:  # else it was settled while the renewal was on its way
             held.abort.set("lease_lost")
+
+
+def _interval(policy: SubscriptionPolicy) -> float:
+    return min(policy.lease_seconds / 3, limits.HEARTBEAT_SECONDS)
+
+
+def _is_renewed(held: HeldLease) -> bool:
+    """A handler that lost its lease or ran too long is not kept alive; one that has decided is, until it is settled."""
+    return not held.settling and (held.decided or held.abort.reason in (None, "shutdown"))
 
 
 def _key(delivery: Delivery) -> tuple[str, str]:

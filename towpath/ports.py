@@ -53,6 +53,10 @@ class Extension:
 class Consumer(Settler, Protocol):
     """Hands out one subscription's deliveries under leases, and settles them."""
 
+    @property
+    def policy(self) -> SubscriptionPolicy:
+        """The policy by which it claimed last and by which it extends. It changes when another one is applied."""
+
     def receive(self, limit: int, wait: timedelta) -> list[Delivery]:
         """At most ``limit`` deliveries, each leased for the subscription's ``lease_seconds`` from now on.
 

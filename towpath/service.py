@@ -7,25 +7,25 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
 from towpath.context import Progress
 from towpath.dispatch import Control, Dispatcher
-from towpath.errors import TransportUnavailable
+from towpath.errors import SubscriptionNotFound, TransportUnavailable
 from towpath.leases import HeldLease, LeaseKeeper
 from towpath.message import utc_now
 from towpath.ports import Transport
-from towpath.settlement import Decision, Delivery, Failed, Release, SettleResult, log_settled, settle
+from towpath.settlement import Decision, Delivery, Release
+from towpath.settling import Counts, Settling, joined
 
 _RECEIVE_WAIT: Final = timedelta(seconds=2)  # also the longest that an idle worker takes to notice a stop
 _SHORT_POLL: Final = timedelta(seconds=1)  # SQS answers a poll without a wait from some of its servers only
-_LOOK_SECONDS: Final = 0.05  # between two looks at whether handlers have ended
+_LOOK_SECONDS: Final = 0.05  # between two looks at what others do
 _ERROR_PAUSE_SECONDS: Final = (0.5, 30.0)  # first and longest pause after a transport that does not answer
-_SETTLE_BATCH: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +43,6 @@ class WorkerOptions:
     once: bool = False
     max_deliveries: int | None = None
     idle_exit: timedelta | None = None
-
-
-@dataclass(slots=True)
-class Counts:
-    """What was done, by the state each delivery went to. Exact when the worker has ended, a hint before."""
-
-    received: int = 0
-    states: dict[str, int] = field(default_factory=dict)
-
-    def add(self, result: SettleResult) -> None:
-        """Count one answer."""
-        state = getattr(result, "state", "failed" if isinstance(result, Failed) else "lease_lost")
-        self.states[state] = self.states.get(state, 0) + 1
 
 
 class Allowance:
@@ -100,20 +87,14 @@ class Terms:
     stopping: threading.Event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decided:
-    decision: Decision
-    milliseconds: float
-
-
 class Service:
     """Serves one subscription until the worker stops or the options say that it is done; then drains."""
 
     def __init__(self, transport: Transport, dispatcher: Dispatcher, terms: Terms) -> None:
         self.name = dispatcher.policy.subscription
-        self.counts = Counts()
         self.fault: BaseException | None = None
         self.ended = threading.Event()
+        self.gave_up = False  # set when a handler was left running
         self._dispatcher = dispatcher
         self._options = terms.options
         self._allowance = terms.allowance
@@ -121,13 +102,13 @@ class Service:
         self._aborting = threading.Event()
         self._log = logging.getLogger("towpath.delivery")
         self._consumer = transport.consumer(self.name)
-        self._keeper = LeaseKeeper(self._consumer, dispatcher.policy, time.monotonic, self._log)
+        self._keeper = LeaseKeeper(self._consumer, time.monotonic, self._log)
+        self._settling = Settling(self._consumer, self._keeper, self._aborting, self._stop_on)
         once_wait = timedelta(0) if "exact_backlog" in transport.capabilities else _SHORT_POLL
         self._wait = once_wait if self._options.once else _RECEIVE_WAIT
         self._pause = _ERROR_PAUSE_SECONDS[0]
         self._free = threading.Semaphore(self._options.concurrency)
         self._waiting: queue.SimpleQueue[HeldLease | None] = queue.SimpleQueue()
-        self._decided: queue.SimpleQueue[_Decided | None] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Receive until stopped or done, then drain. Raises nothing: what went wrong is in ``fault``."""
@@ -140,6 +121,11 @@ class Service:
         finally:
             self.ended.set()
 
+    @property
+    def counts(self) -> Counts:
+        """What was done so far."""
+        return self._settling.counts
+
     def abort(self) -> None:
         """Ask the running handlers to stop, and wait for them no longer than that takes."""
         self._aborting.set()
@@ -147,8 +133,7 @@ class Service:
 
     def _serve(self) -> None:
         self._keeper.start()
-        settler = threading.Thread(target=self._settle_all, name=f"{self.name}-settler", daemon=True)
-        settler.start()
+        self._settling.start(self.name)
         threads = [
             threading.Thread(target=self._handle_all, name=f"{self.name}-handler-{i}", daemon=True)
             for i in range(self._options.concurrency)
@@ -158,16 +143,21 @@ class Service:
         with self._stopping_on_fault():
             self._receive_all()
         self._drain(threads)
-        self._decided.put(None)
-        settler.join()
+        self._settling.end(self._options.drain + self._options.abort_grace, self._options.abort_grace)
 
     @contextmanager
     def _stopping_on_fault(self) -> Iterator[None]:
         try:
             yield
-        except BaseException as error:  # noqa: BLE001 - kept, and raised by Worker.run after the drain
+        except SubscriptionNotFound as error:  # taken away under the worker, which may serve others
+            self._log.error("%s; the others go on", error)
             self.fault = self.fault or error
-            self._stopping.set()
+        except BaseException as error:  # noqa: BLE001 - kept, and raised by Worker.run after the drain
+            self._stop_on(error)
+
+    def _stop_on(self, error: BaseException) -> None:
+        self.fault = self.fault or error
+        self._stopping.set()
 
     # Receiving
 
@@ -197,6 +187,8 @@ class Service:
         except TransportUnavailable as error:
             self._allowance.made(granted, 0)
             self._give_back(granted)
+            if self._options.once:
+                raise  # there is nothing to wait for: the caller has to know
             self._log.error("cannot receive, trying again in %.1f s: %s", self._pause, error)
             self._stopping.wait(self._pause)
             self._pause = min(self._pause * 2, _ERROR_PAUSE_SECONDS[1])
@@ -223,16 +215,18 @@ class Service:
             self._free.release(count)
 
     def _start(self, deliveries: list[Delivery]) -> None:
-        self.counts.received += len(deliveries)
+        if self._dispatcher.policy != self._consumer.policy:  # another one was applied
+            self._dispatcher = replace(self._dispatcher, policy=self._consumer.policy)
+        self._settling.counts.received += len(deliveries)
         for delivery in deliveries:
             self._waiting.put(self._keeper.hold(delivery))
 
     def _is_done(self, received: list[Delivery] | None, idle_since: float) -> bool:
         """Whether there is no more to do, when nothing is in hand and nothing came."""
-        if received is None:
-            return self._allowance.used_up
         limit = self._options.idle_exit
-        return self._options.once or (limit is not None and time.monotonic() - idle_since >= limit.total_seconds())
+        if limit is not None and time.monotonic() - idle_since >= limit.total_seconds():
+            return True
+        return self._allowance.used_up if received is None else self._options.once
 
     # Handling
 
@@ -241,6 +235,7 @@ class Service:
             while (held := self._waiting.get()) is not None:
                 with self._stopping_on_fault():
                     self._handle(held, loop)
+                self._settling.await_room()  # when settling lags, claim no more: what is claimed has to be settled
                 self._free.release()
 
     def _handle(self, held: HeldLease, loop: _AsyncLoop) -> None:
@@ -248,7 +243,7 @@ class Service:
 
         def settle_later(decision: Decision) -> None:
             if self._keeper.decide(held):
-                self._decided.put(_Decided(decision=decision, milliseconds=(time.monotonic() - started) * 1000))
+                self._settling.put(held, decision, (time.monotonic() - started) * 1000)
 
         def beat(progress: Progress) -> bool:
             return self._keeper.beat(held, progress)
@@ -262,64 +257,24 @@ class Service:
         control = Control(abort=held.abort, beat=beat, deadline=deadline, run_async=loop.run)
         self._dispatcher.dispatch(held.delivery, control, settle_later)
 
-    # Settling
-
-    def _settle_all(self) -> None:
-        while (first := self._decided.get()) is not None:
-            batch, ended = [first], False
-            while len(batch) < _SETTLE_BATCH:
-                try:
-                    following = self._decided.get_nowait()
-                except queue.Empty:
-                    break
-                if following is None:
-                    ended = True
-                    break
-                batch.append(following)
-            with self._stopping_on_fault():
-                self._settle(batch)
-            if ended:
-                return
-
-    def _settle(self, batch: list[_Decided]) -> None:
-        self._keeper.await_renewal()
-        for decided, result in zip(batch, self._results(batch), strict=True):
-            self.counts.add(result)
-            log_settled(self._log, decided.decision, result, decided.milliseconds)
-            self._keeper.drop(decided.decision.delivery)
-
-    def _results(self, batch: list[_Decided]) -> list[SettleResult]:
-        try:
-            return settle([decided.decision for decided in batch], self._consumer)
-        except Exception as error:  # noqa: BLE001 - a bug in a transport must not end the settler: leases run out
-            return [Failed(error=f"{type(error).__name__}: {error}")] * len(batch)
-
     # Draining
 
     def _drain(self, threads: list[threading.Thread]) -> None:
         """Let running handlers end within ``drain`` seconds, then abort them, then give back what still runs."""
         for _ in threads:
             self._waiting.put(None)
-        if not _joined(threads, self._options.drain.total_seconds(), self._aborting.is_set):
+        if not joined(threads, self._options.drain.total_seconds(), self._aborting.is_set):
             self._log.warning("handlers still run; they are aborted")
             self.abort()
-            if not _joined(threads, self._options.abort_grace.total_seconds()):
+            if not joined(threads, self._options.abort_grace.total_seconds()):
                 self._give_up()
 
     def _give_up(self) -> None:
         for held in self._keeper.held():
             if self._keeper.decide(held):
+                self.gave_up = True
                 self._log.error("a handler ignores its abort; its delivery is released: %s", held.delivery.id)
-                self._decided.put(_Decided(decision=Release(delivery=held.delivery), milliseconds=0.0))
-
-
-def _joined(threads: list[threading.Thread], seconds: float, cut_short: Callable[[], bool] = bool) -> bool:
-    """Wait until all have ended, at most so long; answers whether they have."""
-    until = time.monotonic() + seconds
-    for thread in threads:
-        while thread.is_alive() and not cut_short() and (left := until - time.monotonic()) > 0:
-            thread.join(timeout=min(left, _LOOK_SECONDS))
-    return not any(thread.is_alive() for thread in threads)
+                self._settling.put(held, Release(delivery=held.delivery), 0.0)
 
 
 class _AsyncLoop:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,12 +13,15 @@ from towpath import payload
 from towpath.dispatch import Dispatcher
 from towpath.errors import SubscriptionNotFound
 from towpath.ports import Sweeper, Transport
-from towpath.service import Allowance, Counts, Service, Terms, WorkerOptions
+from towpath.service import Allowance, Service, Terms, WorkerOptions
 from towpath.settlement import SubscriptionPolicy
+from towpath.settling import Counts
 
 __all__ = ["Counts", "Worker", "WorkerOptions"]
 
 _SWEEP_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.1  # between two looks at whether all have ended
+_ANSWER_SECONDS: Final = 5.0  # what a receive that is on its way gets to come back
 _SWEEP_GRACE_SECONDS: Final = 10.0  # what a sweep gets to end once the worker has
 
 
@@ -30,7 +34,9 @@ class Worker:
 
     def __init__(self, transport: Transport, subscriptions: list[str], options: WorkerOptions) -> None:
         self._transport = transport
+        self._options = options
         self._stopping = threading.Event()
+        self._aborting = threading.Event()
         self._log = logging.getLogger("towpath.worker")
         terms = Terms(options=options, allowance=Allowance(options.max_deliveries), stopping=self._stopping)
         policies = transport.policies()
@@ -40,27 +46,50 @@ class Worker:
     def run(self) -> Counts:
         """Work until stopped, or until the options say that it is done; then drain. Answers what was done.
 
-        What ends a handler thread without being an ``Exception`` (``SystemExit``), and a fault that is no passing one,
-        stops the worker and is raised here, after the drain. So does a ``KeyboardInterrupt`` of the calling thread.
+        A fault that is no passing one stops the worker and is raised here, after the drain; so is a
+        ``KeyboardInterrupt`` of the calling thread. A subscription that was removed ends its own part only, and
+        ``SubscriptionNotFound`` is raised when the others have ended.
         """
         sweeping = threading.Thread(target=self._sweep, name="towpath-sweeper", daemon=True)
         sweeping.start()
         started: list[Service] = []
         try:
             for service in self._services:
-                threading.Thread(target=service.run, name=service.name).start()
+                threading.Thread(target=service.run, name=service.name, daemon=True).start()
                 started.append(service)
-            for service in started:
-                service.ended.wait()
+            self._await_end(started)
         finally:  # no joins: one that an interrupt cuts short takes its thread for ended (CPython 3.11)
             self._stopping.set()
-            for service in started:
-                service.ended.wait()
-            sweeping.join(timeout=_SWEEP_GRACE_SECONDS)
+            self._await_end(started)
+            sweeping.join(timeout=_SWEEP_GRACE_SECONDS if not self.abandoned else 0)
         for service in self._services:
             if service.fault is not None:
                 raise service.fault
         return self.counts
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether ``run`` ended although something still runs: a handler that ignores its abort, or a call to a
+        transport that does not answer. The process should end now.
+        """
+        return any(service.gave_up or not service.ended.is_set() for service in self._services)
+
+    def _await_end(self, services: list[Service]) -> None:
+        """Wait until all have ended; from a stop on no longer than a drain, an abort and their settles may take."""
+        stopped_at: float | None = None
+        while running := [service for service in services if not service.ended.is_set()]:
+            if self._stopping.is_set():
+                stopped_at = time.monotonic() if stopped_at is None else stopped_at
+                if time.monotonic() - stopped_at > self._longest_stop():
+                    names = ", ".join(service.name for service in running)
+                    self._log.error("given up: what %s wait for does not answer", names)
+                    return
+            running[0].ended.wait(_LOOK_SECONDS)
+
+    def _longest_stop(self) -> float:
+        grace = self._options.abort_grace.total_seconds()
+        drain = 0.0 if self._aborting.is_set() else 2 * self._options.drain.total_seconds()
+        return drain + 3 * grace + _ANSWER_SECONDS
 
     def stop(self) -> None:
         """Claim nothing more and drain. For any thread, but not for a signal handler: it takes a lock."""
@@ -68,6 +97,7 @@ class Worker:
 
     def abort(self) -> None:
         """Stop, and ask running handlers to stop at once."""
+        self._aborting.set()
         self._stopping.set()
         for service in self._services:
             service.abort()

@@ -576,14 +576,13 @@ def test_an_abort_beside_other_errors_of_a_task_group_is_an_abort():
     assert decide(process, steer=steer) == Release(delivery=read())
 
 
-def test_a_group_that_holds_what_is_no_exception_passes_through():
+def test_a_group_that_holds_what_is_no_exception_is_a_failed_attempt():
     async def process(message, context):
         raise BaseExceptionGroup("both", [Aborted("shutdown"), GeneratorExit()])
 
-    decisions = []
-    with pytest.raises(BaseExceptionGroup):
-        dispatcher(process).dispatch(delivery(), control(), decisions.append)
-    assert decisions == [Release(delivery=delivery())]
+    decision = decide(process)
+    assert isinstance(decision, Retrial)
+    assert decision.failure.type == "BaseExceptionGroup"
 
 
 # --- Aborting --------------------------------------------------------------------------------------------------
@@ -669,13 +668,47 @@ def test_an_outcome_that_comes_in_spite_of_an_abort_is_settled_and_left_to_the_f
 # --- What is no Exception --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=repr)
-def test_what_is_no_exception_releases_the_delivery_and_passes_through(error):
+def test_a_keyboard_interrupt_releases_the_delivery_and_passes_through():
     decisions: list[Decision] = []
-    with pytest.raises(type(error)) as caught:
-        dispatcher(raising(error)).dispatch(delivery(), control(), decisions.append)
-    assert caught.value is error
+    interrupt = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        dispatcher(raising(interrupt)).dispatch(delivery(), control(), decisions.append)
+    assert caught.value is interrupt
     assert decisions == [Release(delivery=delivery())]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()], ids=repr)
+def test_an_exit_is_a_failed_attempt_so_that_it_ends_as_a_dead_letter(error):
+    """Released with its attempt it would end one process after the other, for ever."""
+    first = decide(raising(error))
+    assert isinstance(first, Retrial)
+    assert first.failure.type == type(error).__qualname__
+    last = decide(raising(error), delivery(attempt=3))
+    assert isinstance(last, DeadLettering)
+    assert last.reason == "MaxAttemptsExceeded"
+
+
+class Recursive(Exception):
+    def __getattr__(self, name):
+        return getattr(self.wrapped, name)  # never set: asks itself for ever
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Recursive("wrapped"), SyntaxError("m", ("f", 1, "x", "text"))],
+    ids=["its attributes recurse", "its place is no number"],
+)
+def test_an_error_that_cannot_be_shown_is_retried_like_any_other(error):
+    decision = decide(raising(error))
+    assert isinstance(decision, Retrial)
+    assert decision.failure.type == type(error).__qualname__
+    assert "raise error" in decision.failure.traceback
+
+
+def test_of_a_long_error_the_beginning_is_kept_and_of_its_traceback_the_end():
+    decision = decide(raising(ValueError("x" * 10_000_000)))
+    assert decision.failure.message == "x" * 4_000
+    assert len(decision.failure.traceback) == 20_000
 
 
 def test_an_error_of_settling_is_not_settled_again():

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -75,9 +76,8 @@ class Kept:
     def __init__(self, **policy):
         self.clock, self.consumer = FakeClock(), FakeConsumer()
         known = {"subscription": "documents.convert", "topic": "documents.process", "handler": None}
-        self.keeper = LeaseKeeper(
-            self.consumer, SubscriptionPolicy(**(known | policy)), self.clock, logging.getLogger("test")
-        )
+        self.consumer.policy = SubscriptionPolicy(**(known | policy))
+        self.keeper = LeaseKeeper(self.consumer, self.clock, logging.getLogger("test"))
 
     def hold(self, number: int = 1, token: str = "1") -> HeldLease:
         return self.keeper.hold(delivery(number, token))
@@ -257,22 +257,58 @@ def test_during_a_shutdown_leases_are_renewed_until_they_are_lost():
     assert held.abort.reason == "shutdown"
 
 
-def test_a_delivery_that_was_decided_or_dropped_is_renewed_no_more():
+def test_a_delivery_that_is_being_settled_or_was_dropped_is_renewed_no_more():
     kept = Kept(lease_seconds=60)
-    decided, dropped = kept.hold(1), kept.hold(2)
-    kept.keeper.decide(decided)
+    settling, dropped = kept.hold(1), kept.hold(2)
+    kept.keeper.decide(settling)
+    kept.keeper.settle_begins([settling])
     kept.keeper.drop(dropped.delivery)
     kept.after(30)
     assert kept.consumer.calls == []
-    assert kept.keeper.held() == [decided]
+    assert kept.keeper.held() == [settling]
+
+
+@pytest.mark.parametrize("heartbeat", ["auto", "manual"])
+def test_a_delivery_that_waits_to_be_settled_is_renewed_whatever_its_handler_was_told(heartbeat):
+    """Else a settler that lags would let another worker repeat what is done."""
+    kept = Kept(lease_seconds=60, heartbeat=heartbeat)
+    held = kept.hold()
+    held.abort.set("max_processing")
+    kept.keeper.decide(held)
+    kept.after(20)
+    assert kept.consumer.renewed == [["d-1"]]
+
+
+def test_a_settle_that_failed_is_tried_again_while_the_lease_holds_and_it_is_renewed():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.keeper.decide(held)
+    kept.keeper.settle_begins([held])
+    kept.clock.advance(30)
+    assert kept.keeper.settle_failed(held)
+    kept.after(0)
+    assert kept.consumer.renewed == [["d-1"]]
+    kept.keeper.settle_begins([held])
+    kept.clock.advance(61)
+    assert not kept.keeper.settle_failed(held)
+
+
+def test_a_lease_follows_the_policy_that_is_applied_while_it_is_held():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.consumer.policy = replace(kept.consumer.policy, lease_seconds=6)
+    kept.after(20)
+    assert held.ends_at == kept.clock() + 6
+    kept.after(2)
+    assert kept.consumer.renewed == [["d-1"], ["d-1"]]
 
 
 def test_a_settle_waits_for_a_renewal_that_is_on_its_way():
     kept = Kept(lease_seconds=60)
-    kept.keeper.decide(kept.hold(1))
+    decided = kept.hold(1)
     kept.hold(2)
     renewal = kept.hanging_renewal(20)
-    settler = threading.Thread(target=kept.keeper.await_renewal)
+    settler = threading.Thread(target=kept.keeper.settle_begins, args=([decided],))
     settler.start()
     settler.join(0.1)
     assert settler.is_alive()
@@ -283,9 +319,9 @@ def test_a_settle_waits_for_a_renewal_that_is_on_its_way():
 
 def test_a_settle_does_not_wait_for_a_renewal_that_hangs():
     kept = Kept(lease_seconds=60)
-    kept.hold()
+    held = kept.hold()
     renewal = kept.hanging_renewal(20)
-    kept.keeper.await_renewal()
+    kept.keeper.settle_begins([held])
     assert renewal.is_alive()
     kept.answer(renewal)
 
@@ -453,10 +489,7 @@ def test_while_it_runs_the_keeper_renews_and_watches_by_itself_whatever_a_renewa
 def test_with_manual_heartbeats_nothing_is_renewed_by_itself():
     kept = Kept(lease_seconds=60, heartbeat="manual")
     kept.hold()
-    kept.clock.advance(50)
-    kept.keeper.start()
-    with closing(kept.keeper):
-        assert eventually(lambda: running() == {"documents.convert-lease-timer"})
+    kept.after(50)
     assert kept.consumer.calls == []
 
 

@@ -123,8 +123,14 @@ class FakeTransport:
 
     def __init__(self, policies: dict[str, SubscriptionPolicy]):
         self._policies = policies
-        self.consumers = {name: FakeConsumer() for name in policies}
+        self.consumers: dict[str, FakeConsumer] = {}
+        for name in policies:
+            self.renew_consumer(name)
         self.consumers_asked_for: list[str] = []
+
+    def renew_consumer(self, name: str) -> None:
+        self.consumers[name] = FakeConsumer()
+        self.consumers[name].policy = self._policies[name]
 
     def policies(self):
         return self._policies
@@ -289,9 +295,9 @@ def test_once_handles_a_delivery_again_that_is_retried_at_once(serving):
     transport = serving(process)
     for round_ in range(5):  # it must not end between the last look and the settle
         attempts.clear()
-        transport.consumers[NAME] = FakeConsumer()
+        transport.renew_consumer(NAME)
         transport.consumers[NAME].put(delivery(round_))
-        assert run(transport).states == {"pending": 2, "completed": 1}
+        assert run(transport).states == {"retried": 2, "completed": 1}
         assert attempts == [1, 2, 3]
 
 
@@ -472,7 +478,7 @@ def test_what_a_receive_still_brings_after_a_stop_is_released_unrun(serving):
     worker = Worker(transport, [NAME], WorkerOptions())
     consumer.on_receive = worker.stop
     consumer.put(delivery(1), delivery(2))
-    assert worker.run() == Counts(received=2, states={"pending": 2})
+    assert worker.run() == Counts(received=2, states={"released": 2})
     assert consumer.settled == [("release", "d-1"), ("release", "d-2")]
     assert ran == []
 
@@ -494,7 +500,7 @@ def test_handlers_that_outlast_the_drain_are_aborted_and_their_deliveries_releas
     with running(transport, WorkerOptions(drain=timedelta(seconds=0.1))) as (worker, future):
         assert started.wait(PATIENCE)
         worker.stop()
-        assert future.result(PATIENCE).states == {"pending": 1}
+        assert future.result(PATIENCE).states == {"released": 1}
     assert transport.consumers[NAME].settled == [("release", "d-1")]
 
 
@@ -521,7 +527,7 @@ def test_an_abort_does_not_wait_for_the_drain(serving):
         assert started.wait(PATIENCE)
         worker.stop()
         worker.abort()
-        assert future.result(PATIENCE).states == {"pending": 1}
+        assert future.result(PATIENCE).states == {"released": 1}
 
 
 def test_a_handler_that_ignores_its_abort_is_given_up_and_everything_is_settled_once(serving, caplog):
@@ -549,7 +555,7 @@ def test_a_handler_that_ignores_its_abort_is_given_up_and_everything_is_settled_
         worker.abort()
         assert eventually(lambda: "ignores its abort" in caplog.text)
         settle_on.set()
-        assert future.result(PATIENCE).states == {"completed": 1, "pending": 1}
+        assert future.result(PATIENCE).states == {"completed": 1, "released": 1}
     assert consumer.settled == [("complete", "d-1"), ("release", "d-2")]
     go_on.set()
     assert ended.wait(PATIENCE)
@@ -577,7 +583,7 @@ def test_a_transport_that_does_not_answer_is_asked_again(serving, caplog):
     consumer = transport.consumers[NAME]
     consumer.faults = [TransportUnavailable("connection refused")]
     consumer.put(delivery(1))
-    assert run(transport).states == {"completed": 1}
+    assert run(transport, WorkerOptions(max_deliveries=1)).states == {"completed": 1}
     assert "cannot receive, trying again in 0.5 s: connection refused" in caplog.text
 
 
@@ -611,19 +617,70 @@ def test_a_fault_of_the_transport_stops_the_worker_after_a_drain_and_is_raised(s
     assert all(consumer.closed for consumer in transport.consumers.values())
 
 
-def test_a_handler_that_exits_releases_its_delivery_stops_the_worker_and_is_raised(serving):
+def test_a_handler_that_exits_has_failed_an_attempt_and_the_worker_goes_on(serving):
     def process(message, context):
         if context.delivery_id == "d-1":
             sys.exit(3)
 
     transport = serving(process)
+    transport.consumers[NAME].put(delivery(1), delivery(2))
+    assert run(transport).states == {"retried": 2, "dead": 1, "completed": 1}
+
+
+def test_once_says_that_the_transport_does_not_answer(serving):
+    transport = serving(completes)
+    transport.consumers[NAME].faults = [TransportUnavailable("connection refused")]
+    with pytest.raises(TransportUnavailable, match="connection refused"):
+        run(transport)
+
+
+def test_an_idle_exit_does_not_wait_for_a_transport_that_never_answers(serving):
+    transport = serving(completes)
+    transport.consumers[NAME].faults = [TransportUnavailable("gone")] * 1000
+    assert run(transport, WorkerOptions(idle_exit=timedelta(seconds=0.1))) == Counts()
+
+
+def test_a_subscription_that_is_removed_ends_its_own_part_only(serving):
+    transport = serving(completes, completes)
+    first, second = transport.consumers.values()
+    first.faults = [SubscriptionNotFound(NAME, "it was removed")]
+    with running(transport, WorkerOptions()) as (worker, future):
+        assert eventually(lambda: first.closed)
+        second.put(delivery(2, subscription=f"{NAME}.2"))
+        assert eventually(lambda: second.settled == [("complete", "d-2")])
+        worker.stop()
+        with pytest.raises(SubscriptionNotFound, match="it was removed"):
+            future.result(PATIENCE)
+
+
+def test_rules_that_are_applied_while_a_worker_runs_hold_from_the_next_claim_on(serving):
+    def process(message, context):
+        raise RuntimeError(f"attempt of {context.max_attempts}")
+
+    transport = serving(process, max_attempts=1)
     consumer = transport.consumers[NAME]
+    consumer.policy = replace(consumer.policy, max_attempts=2)
     consumer.put(delivery(1))
-    with pytest.raises(SystemExit) as caught:
-        run(transport, WorkerOptions(concurrency=1))
-    assert caught.value.code == 3
-    assert consumer.settled == [("release", "d-1")]
-    assert consumer.closed
+    assert run(transport).states == {"retried": 1, "dead": 1}
+
+
+def test_a_transport_that_hangs_does_not_keep_a_worker_that_was_told_to_stop(serving):
+    hanging, go_on = threading.Event(), threading.Event()
+
+    def hang():
+        hanging.set()
+        go_on.wait(PATIENCE)
+
+    transport = serving(completes)
+    transport.consumers[NAME].on_receive = hang
+    worker = Worker(transport, [NAME], WorkerOptions(drain=timedelta(0), abort_grace=timedelta(0)))
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(worker.run)
+        assert hanging.wait(PATIENCE)
+        worker.stop()
+        assert future.result(PATIENCE) == Counts()
+        assert worker.abandoned
+        go_on.set()
 
 
 def test_the_first_of_several_faults_is_the_one_that_is_raised(serving):
@@ -664,7 +721,6 @@ def test_a_fault_of_closing_is_raised_too(serving):
     ("answer", "states"),
     [
         (LeaseLost(), {"lease_lost": 1, "completed": 1}),
-        (Failed(error="no answer"), {"failed": 1, "completed": 1}),
         (Settled(state="dead"), {"dead": 1, "completed": 1}),
     ],
 )
@@ -674,6 +730,25 @@ def test_every_answer_of_a_settle_is_counted(serving, answer, states):
     consumer.answers = {"d-1": answer}
     consumer.put(delivery(1), delivery(2))
     assert run(transport).states == states
+
+
+def test_an_outcome_that_could_not_be_settled_is_settled_later_while_its_lease_holds(serving):
+    transport = serving(completes)
+    consumer = transport.consumers[NAME]
+    consumer.answers = {"d-1": Failed(error="no answer")}
+    consumer.put(delivery(1), delivery(2))
+    with running(transport, ONCE) as (_, future):
+        assert eventually(lambda: len(consumer.calls) >= 2)
+        consumer.answers = {}
+        assert future.result(PATIENCE).states == {"completed": 2}
+
+
+def test_an_outcome_whose_lease_is_over_is_not_tried_again(serving):
+    transport = serving(completes, lease_seconds=0)
+    consumer = transport.consumers[NAME]
+    consumer.answers = {"d-1": Failed(error="no answer")}
+    consumer.put(delivery(1), delivery(2))
+    assert run(transport).states == {"failed": 1, "completed": 1}
 
 
 def test_a_settle_that_raises_is_counted_as_failed_and_the_worker_goes_on(serving, caplog):
@@ -686,7 +761,7 @@ def test_a_settle_that_raises_is_counted_as_failed_and_the_worker_goes_on(servin
     consumer.put(delivery(1))
     assert run(transport).states == {"failed": 1}
     assert "ZeroDivisionError: a bug" in caplog.text
-    transport.consumers[NAME] = FakeConsumer()
+    transport.renew_consumer(NAME)
     transport.consumers[NAME].put(delivery(2))
     assert run(transport).states == {"completed": 1}
 
@@ -779,7 +854,7 @@ def test_a_handler_that_runs_too_long_is_aborted_and_retried(serving):
 
     transport = serving(process, max_processing_seconds=0.05)
     transport.consumers[NAME].put(delivery(1))
-    assert run(transport).states == {"pending": 1, "completed": 1}
+    assert run(transport).states == {"retried": 1, "completed": 1}
     assert reasons == ["max_processing"]
 
 

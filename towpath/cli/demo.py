@@ -214,7 +214,7 @@ def _work_until_settled(transport: Transport, messages: int, advance: Callable[[
         settled = now
     worker.stop()
     running.join()
-    return worker.counts.states.get("pending", 0)
+    return worker.counts.states.get("retried", 0)
 
 
 # --- The zip under AWS's runtime client ------------------------------------------------------------------------

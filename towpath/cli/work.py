@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,7 +23,7 @@ from towpath.cli.options import (
     require_subscriptions,
     without_password,
 )
-from towpath.cli.output import JsonFlag, print_json, print_sentence, stderr
+from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, stderr
 from towpath.errors import SubscriptionNotFound
 from towpath.ports import Transport
 from towpath.worker import Counts, Worker, WorkerOptions
@@ -74,13 +76,13 @@ def work(
     with opened(transport, manifest, bindings) as open_transport:
         names = _chosen(subscriptions, open_transport, transport)
         worker = Worker(open_transport, names, options)
-        interrupted = _drain_on_signals(worker, options.drain, say)
+        _drain_on_signals(worker, options.drain, say)
         say(_serving(names, transport, concurrency))
-        counts = worker.run()
-    if as_json:
-        print_json({"received": counts.received, **counts.states})
-    else:
-        print_sentence(_result(counts, interrupted=interrupted.is_set()))
+        try:
+            counts = worker.run()
+            _report(counts, as_json=as_json)
+        finally:
+            _leave_if_abandoned(worker)
 
 
 def _chosen(asked: list[str], transport: Transport, url: str) -> list[str]:
@@ -123,18 +125,16 @@ def _unsaid(_: str) -> None:
     """For programs, which read one JSON object a line."""
 
 
-def _drain_on_signals(worker: Worker, drain: timedelta, say: Callable[[str], None]) -> threading.Event:
+def _drain_on_signals(worker: Worker, drain: timedelta, say: Callable[[str], None]) -> None:
     """The first SIGTERM or SIGINT stops, the second aborts. Both are done by a thread of their own: a signal handler
     interrupts the main thread anywhere, even while that holds the lock which stopping takes.
 
-    The answer is set from the first one on.
+    A process that a handler forks has the signals' own meaning again: it has no such thread.
     """
     received: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put is made to be interrupted by itself
-    interrupted = threading.Event()
 
     def obey() -> None:
         received.get()
-        interrupted.set()
         worker.stop()
         say(f"draining: up to {drain.total_seconds():,g} s; press Ctrl-C again to abort")
         received.get()
@@ -144,15 +144,30 @@ def _drain_on_signals(worker: Worker, drain: timedelta, say: Callable[[str], Non
     threading.Thread(target=obey, name="towpath-signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _frame: received.put(number))
-    return interrupted
+    os.register_at_fork(after_in_child=_forget_signals)
 
 
-def _result(counts: Counts, *, interrupted: bool) -> str:
-    """What was done, in words. Deliveries are given back only by a worker that is told to stop."""
-    words = {
-        "pending": "retried or given back" if interrupted else "retried",
-        "failed": "not settled",
-        "lease_lost": "lost to another worker",
-    }
+def _forget_signals() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _leave_if_abandoned(worker: Worker) -> None:
+    """End the process at once when something still runs in it: Python itself would wait for threads of executors."""
+    if worker.abandoned:
+        error = sys.exc_info()[1]
+        if error is not None:
+            print_failure(str(error))
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(0 if error is None else 1)
+
+
+def _report(counts: Counts, *, as_json: bool) -> None:
+    """What was done, in words."""
+    if as_json:
+        print_json({"received": counts.received, **counts.states})
+        return
+    words = {"released": "given back", "failed": "not settled", "lease_lost": "lost to another worker"}
     states = ", ".join(f"{count} {words.get(state, state)}" for state, count in sorted(counts.states.items()))
-    return f"{counts.received} received" + (f": {states}" if states else "")
+    print_sentence(f"{counts.received} received" + (f": {states}" if states else ""))

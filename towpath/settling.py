@@ -1,0 +1,181 @@
+"""Settling what handlers decided: in batches, on a thread of its own, again when the transport did not answer."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, assert_never
+
+from towpath.leases import HeldLease, LeaseKeeper
+from towpath.ports import Consumer
+from towpath.settlement import (
+    Decision,
+    Failed,
+    LeaseLost,
+    Release,
+    Settled,
+    SettleResult,
+    log_settled,
+    settle,
+)
+
+_BATCH: Final = 500  # also the most that waits to be settled: then handlers wait
+_AGAIN_SECONDS: Final = 0.5  # between two tries of a settle that the transport could not make
+_LOOK_SECONDS: Final = 0.05  # between two looks at whether threads have ended
+
+
+Faulty = Callable[[Exception], None]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was done, by what became of each delivery: ``completed``, ``retried``, ``released``, ``dead``,
+    ``discarded``, ``lease_lost``, or ``failed`` where the transport could not say. Exact when the worker has ended, a
+    hint before.
+    """
+
+    received: int = 0
+    states: dict[str, int] = field(default_factory=dict)
+
+    def add(self, decision: Decision, result: SettleResult) -> None:
+        """Count one answer."""
+        state = _counted(decision, result)
+        self.states[state] = self.states.get(state, 0) + 1
+
+
+def _counted(decision: Decision, result: SettleResult) -> str:
+    match result:
+        case Settled(state="pending"):
+            return "released" if isinstance(decision, Release) else "retried"
+        case Settled(state=state):
+            return state
+        case LeaseLost():
+            return "lease_lost"
+        case Failed():
+            return "failed"
+        case _:
+            assert_never(result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decided:
+    held: HeldLease
+    decision: Decision
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Broken(Failed):
+    """A settle that raised, which is a bug: the same call would raise again."""
+
+
+class Settling:
+    """Settles one consumer's decisions. What the transport could not do is tried again while the lease holds.
+
+    Deliveries stay with the lease keeper until they are settled, so nobody else is given them meanwhile. Once
+    ``aborting`` is set nothing is tried again. ``faulty`` is told what no settle is to blame for: a log that breaks.
+    """
+
+    def __init__(self, consumer: Consumer, keeper: LeaseKeeper, aborting: threading.Event, faulty: Faulty) -> None:
+        self.counts = Counts()
+        self._consumer = consumer
+        self._keeper = keeper
+        self._aborting = aborting
+        self._faulty = faulty
+        self._log = logging.getLogger("towpath.delivery")
+        self._room = threading.Semaphore(_BATCH)
+        self._decided: queue.SimpleQueue[_Decided | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._settle_all, daemon=True)
+
+    def start(self, name: str) -> None:
+        """Begin to settle, for the subscription ``name``."""
+        self._thread.name = f"{name}-settler"
+        self._thread.start()
+
+    def put(self, held: HeldLease, decision: Decision, milliseconds: float) -> None:
+        """Have ``decision`` settled, made after so long; ``held`` is its delivery's lease."""
+        self._decided.put(_Decided(held=held, decision=decision, milliseconds=milliseconds))
+
+    def await_room(self) -> None:
+        """Wait while too many decisions wait to be settled. To be called once for each that was put."""
+        self._room.acquire()
+
+    def end(self, limit: timedelta, grace: timedelta) -> None:
+        """Settle what was put, for ``limit`` at most; then give up trying again, and wait for ``grace`` more."""
+        self._decided.put(None)
+        if joined([self._thread], limit.total_seconds(), self._aborting.is_set):
+            return
+        self._aborting.set()
+        if not joined([self._thread], grace.total_seconds()):
+            self._log.error("outcomes could not be settled; their deliveries come again when their leases end")
+
+    def _settle_all(self) -> None:
+        """Settle until ``None`` was taken and nothing is left to try again."""
+        again: list[_Decided] = []
+        ended = False
+        while again or not ended:
+            if again:
+                self._aborting.wait(_AGAIN_SECONDS)
+            batch, found_end = ([], True) if ended else self._take(wait=not again)
+            ended = found_end
+            again = self._settle(again + batch)
+
+    def _take(self, *, wait: bool) -> tuple[list[_Decided], bool]:
+        """What is decided by now, and whether that was the end; waits for a first one if told to."""
+        batch: list[_Decided] = []
+        while len(batch) < _BATCH:
+            try:
+                decided = self._decided.get(block=wait and not batch)
+            except queue.Empty:
+                break
+            if decided is None:
+                return batch, True
+            batch.append(decided)
+        return batch, False
+
+    def _settle(self, batch: list[_Decided]) -> list[_Decided]:
+        """Settle a batch; answers what the transport could not do and is to be tried again, its lease still held."""
+        if not batch:
+            return []
+        self._keeper.settle_begins([decided.held for decided in batch])
+        again: list[_Decided] = []
+        for decided, result in zip(batch, self._results(batch), strict=True):
+            if isinstance(result, Failed) and not isinstance(result, _Broken) and self._may_try_again(decided.held):
+                again.append(decided)
+            else:
+                self._settled(decided, result)
+        if again:
+            self._log.warning("%d outcomes could not be settled yet, trying again", len(again))
+        return again
+
+    def _may_try_again(self, held: HeldLease) -> bool:
+        return self._keeper.settle_failed(held) and not self._aborting.is_set()
+
+    def _results(self, batch: list[_Decided]) -> list[SettleResult]:
+        try:
+            return settle([decided.decision for decided in batch], self._consumer)
+        except Exception as error:  # noqa: BLE001 - a bug in a transport must not end the settler: leases run out
+            return [_Broken(error=f"{type(error).__name__}: {error}")] * len(batch)
+
+    def _settled(self, decided: _Decided, result: SettleResult) -> None:
+        self._keeper.drop(decided.decision.delivery)
+        self.counts.add(decided.decision, result)
+        self._room.release()
+        try:
+            log_settled(self._log, decided.decision, result, decided.milliseconds)
+        except Exception as error:  # noqa: BLE001 - a log that fails must not end the settler
+            self._faulty(error)
+
+
+def joined(threads: list[threading.Thread], seconds: float, cut_short: Callable[[], bool] = bool) -> bool:
+    """Wait until all have ended, at most so long; answers whether they have."""
+    until = time.monotonic() + seconds
+    for thread in threads:
+        while thread.is_alive() and not cut_short() and (left := until - time.monotonic()) > 0:
+            thread.join(timeout=min(left, _LOOK_SECONDS))
+    return not any(thread.is_alive() for thread in threads)
