@@ -23,7 +23,7 @@ from towpath.cli.options import (
     require_subscriptions,
     without_password,
 )
-from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, stderr
+from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, stderr, telling
 from towpath.errors import SubscriptionNotFound
 from towpath.ports import Transport
 from towpath.worker import Counts, Worker, WorkerOptions
@@ -80,7 +80,8 @@ def work(
         say(_serving(names, transport, concurrency))
         try:
             counts = worker.run()
-            _report(counts, as_json=as_json)
+            with telling(f"{counts.received} deliveries were handled"):
+                _report(counts, as_json=as_json)
         finally:
             _leave_if_abandoned(worker)
 
