@@ -58,9 +58,12 @@ class Worker:
                 threading.Thread(target=service.run, name=service.name, daemon=True).start()
                 started.append(service)
             self._await_end(started)
-        finally:  # no joins: one that an interrupt cuts short takes its thread for ended (CPython 3.11)
+        except BaseException:
             self._stopping.set()
             self._await_end(started)
+            raise
+        finally:
+            self._stopping.set()
             sweeping.join(timeout=_SWEEP_GRACE_SECONDS if not self.abandoned else 0)
         for service in self._services:
             if service.fault is not None:
@@ -75,7 +78,10 @@ class Worker:
         return any(service.gave_up or not service.ended.is_set() for service in self._services)
 
     def _await_end(self, services: list[Service]) -> None:
-        """Wait until all have ended; from a stop on no longer than a drain, an abort and their settles may take."""
+        """Wait until all have ended; from a stop on no longer than a drain, an abort and their settles may take.
+
+        Not by joins: one that an interrupt cuts short takes its thread for ended (CPython 3.11).
+        """
         stopped_at: float | None = None
         while running := [service for service in services if not service.ended.is_set()]:
             if self._stopping.is_set():

@@ -664,7 +664,7 @@ def test_rules_that_are_applied_while_a_worker_runs_hold_from_the_next_claim_on(
     assert run(transport).states == {"retried": 1, "dead": 1}
 
 
-def test_a_transport_that_hangs_does_not_keep_a_worker_that_was_told_to_stop(serving):
+def test_a_transport_that_hangs_does_not_keep_a_worker_that_was_told_to_stop(serving, caplog):
     hanging, go_on = threading.Event(), threading.Event()
 
     def hang():
@@ -681,6 +681,7 @@ def test_a_transport_that_hangs_does_not_keep_a_worker_that_was_told_to_stop(ser
         assert future.result(PATIENCE) == Counts()
         assert worker.abandoned
         go_on.set()
+    assert caplog.text.count("given up: ") == 1  # and not waited for twice
 
 
 def test_the_first_of_several_faults_is_the_one_that_is_raised(serving):
