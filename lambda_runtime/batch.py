@@ -79,8 +79,8 @@ class Batch:
     def _handle(self, slot: Slot) -> bool:
         """Handle one delivery and settle it; answer whether it is done.
 
-        What ends a handler without being an ``Exception`` (``SystemExit``) stops here: passed on it would fail the
-        whole invocation, and Lambda would run every record again that is done. Its delivery is released.
+        Whatever else is raised, which is a defect, stops here: passed on it would fail the whole invocation, and Lambda
+        would run every record again that is done.
         """
         started = time.perf_counter()
         answers: list[bool] = []

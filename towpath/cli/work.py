@@ -7,10 +7,11 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -27,6 +28,8 @@ from towpath.cli.output import JsonFlag, print_failure, print_json, print_senten
 from towpath.errors import SubscriptionNotFound
 from towpath.ports import Transport
 from towpath.worker import Counts, Worker, WorkerOptions
+
+_FORCED_END_SECONDS: Final = 30.0  # after an abort: longer than its graces, and than a transport gets to answer
 
 Names: TypeAlias = Annotated[
     list[str], typer.Argument(help="Subscriptions to serve; '*' serves all.", metavar="SUBSCRIPTION...")
@@ -130,17 +133,23 @@ def _drain_on_signals(worker: Worker, drain: timedelta, say: Callable[[str], Non
     """The first SIGTERM or SIGINT stops, the second aborts. Both are done by a thread of their own: a signal handler
     interrupts the main thread anywhere, even while that holds the lock which stopping takes.
 
-    A process that a handler forks has the signals' own meaning again: it has no such thread.
+    What is said is said aside, since nobody may be reading; and a process that an abort did not end, whatever it hangs
+    on, is ended. A process that a handler forks has the signals' own meaning again: it has no such thread.
     """
     received: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put is made to be interrupted by itself
 
     def obey() -> None:
         received.get()
         worker.stop()
-        say(f"draining: up to {drain.total_seconds():,g} s; press Ctrl-C again to abort")
+        aside(f"draining: up to {drain.total_seconds():,g} s; press Ctrl-C again to abort")
         received.get()
         worker.abort()
-        say("aborting: what still runs is given back")
+        aside("aborting: what still runs is given back")
+        time.sleep(_FORCED_END_SECONDS)
+        os._exit(1)
+
+    def aside(text: str) -> None:
+        threading.Thread(target=say, args=(text,), daemon=True).start()
 
     threading.Thread(target=obey, name="towpath-signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
