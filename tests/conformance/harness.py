@@ -34,7 +34,7 @@ from towpath.worker import Worker, WorkerOptions
 
 FUNCTION = Path(__file__).parent / "function"
 ENVIRONMENTS = count(1)
-PATIENCE = 60  # seconds for what must come, on a busy machine
+PATIENCE = 120  # seconds for what must come, on a busy machine
 
 Observation = dict[str, Any]  # one line of scripted.observe
 
