@@ -76,9 +76,9 @@ def test_several_handlers_bring_their_packages_and_modules(tmp_path: Path) -> No
 
 
 def test_links_to_files_and_folders_bring_what_they_lead_to(tmp_path: Path) -> None:
-    write(tmp_path, "app/a.py", "data/x.json", "shared.py")
+    write(tmp_path, "app/a.py", "data/x.json", "common_code.py")
     (tmp_path / "app/data").symlink_to("../data")
-    (tmp_path / "app/b.py").symlink_to("../shared.py")
+    (tmp_path / "app/b.py").symlink_to("../common_code.py")
     assert copied(tmp_path, "app.a:f") == {"app/a.py", "app/b.py", "app/data/x.json"}
 
 
