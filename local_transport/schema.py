@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,15 +12,13 @@ from sqlalchemy.engine import Connection
 
 from local_transport.connections import Database, upgrade_command
 from local_transport.tables import SCHEMA_VERSION, VERSION_TABLE
-from towpath.errors import SchemaOutdated, TransportUnavailable
+from towpath.errors import SchemaOutdated
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 # Alembic keeps the migration that is running in its modules (alembic.op, alembic.context), so a process has one at a
 # time: two threads would make their tables through each other's connection, which SQLite does not survive.
 _ALEMBIC: Final = threading.Lock()
-
-_OPENING_PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 
 _versions = sa.table(VERSION_TABLE, sa.column("version_num", sa.Text()))
 
@@ -50,19 +47,6 @@ def require_current(database: Database) -> None:
 
     An empty embedded database is given its tables here; two processes may do so at the same time.
     """
-    for pause in _OPENING_PAUSES:
-        try:
-            return _require_current(database)
-        except TransportUnavailable as error:
-            cause = getattr(error.__cause__, "orig", None)
-            if cause is None or not database.dialect.is_race_of_opening(cause):
-                raise
-        database.close()  # the connections that met the race; the next use makes others
-        time.sleep(pause)
-    return _require_current(database)
-
-
-def _require_current(database: Database) -> None:
     state = schema_state(database)
     if state.current:
         return

@@ -119,8 +119,5 @@ class Dialect(Protocol):
     def is_trouble(self, error: BaseException) -> bool:
         """Whether ``error`` tells of the server, the connection or the file, and not of a wrong statement."""
 
-    def is_race_of_opening(self, cause: BaseException) -> bool:
-        """Whether a database that was just opened failed only since another connection closed it at that moment."""
-
     def is_passing(self, error: BaseException) -> bool:
         """Whether the transaction was refused only because of another one and can be run again at once."""

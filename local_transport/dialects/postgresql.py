@@ -223,10 +223,6 @@ class PostgreSql:
         sqlstate = getattr(error, "sqlstate", None)
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or sqlstate in _TROUBLE
 
-    def is_race_of_opening(self, _cause: BaseException) -> bool:
-        """A server opens its files by itself."""
-        return False
-
     def is_passing(self, error: BaseException) -> bool:
         """A refusal because of another transaction."""
         return getattr(error, "sqlstate", None) in ("40001", "40P01")  # serialization failure, deadlock

@@ -167,10 +167,6 @@ class Sqlite:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)
         return code & 0xFF not in _DEFECTS  # the low byte is the primary result code
 
-    def is_race_of_opening(self, cause: BaseException) -> bool:
-        """The last connection that closes a file in WAL mode removes the files beside it: who opens them then fails."""
-        return getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_IOERR
-
     def is_passing(self, error: BaseException) -> bool:  # noqa: ARG002 - the port's
         """Never: the busy time-out has waited already."""
         return False

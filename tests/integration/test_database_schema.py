@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
@@ -148,24 +149,28 @@ def test_several_processes_open_the_same_empty_sqlite_file_at_once(tmp_path):
 
 
 def test_several_threads_open_empty_sqlite_files_at_once(tmp_path):
-    program = f"""
-import threading
+    program = """
+import sys, threading
 from towpath import connect
 together = threading.Barrier(6)
 def opening(number):
     together.wait()
-    with connect(f'sqlite:///{tmp_path}/{{number % 4}}.db') as transport:
-        assert transport.policies() == {{}}
+    with connect(f'sqlite:///{sys.argv[1]}/{number % 4}.db') as transport:
+        assert transport.policies() == {}
 threads = [threading.Thread(target=opening, args=(number,)) for number in range(6)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
 """
-    for _ in range(3):  # in a process of its own: what goes wrong here may take the process with it
-        opened = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    for round_number in range(3):  # in a process of its own: what goes wrong here may take the process with it
+        folder = tmp_path / str(round_number)  # never a file's old name: SQLite keeps a log beside it while it is open
+        folder.mkdir()
+        opened = subprocess.run(
+            [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=False
+        )
         assert (opened.stderr, opened.returncode) == ("", 0)
         for number in range(4):
-            assert schema_state(Database(f"sqlite:///{tmp_path}/{number}.db")).current
-            (tmp_path / f"{number}.db").unlink()
+            with closing(Database(f"sqlite:///{folder}/{number}.db")) as database:
+                assert schema_state(database).current
 
 
 def _command(name: str, url: str) -> tuple[int, str]:
