@@ -21,7 +21,7 @@ from local_transport.dialects.columns import (
     stored,
 )
 
-SCHEMA_VERSION: Final = "0001"  # the newest revision in migrations/versions
+SCHEMA_VERSION: Final = "0002"  # the newest revision in migrations/versions
 VERSION_TABLE: Final = "towpath_schema_version"
 
 metadata: Final = sa.MetaData()
@@ -98,10 +98,12 @@ delivery: Final = Table(
     Column("cancel_requested", Boolean, nullable=False, server_default=sa.false()),
     Column("is_replay", Boolean, nullable=False, server_default=sa.false()),
     Column("state", String(8), nullable=False, server_default="pending"),  # pending, leased, dead
+    Column("expires_at", Moment),  # the message's own
     Index("towpath_delivery_due", "subscription_id", "due_at", **only_where("lane IS NULL AND due_at IS NOT NULL")),
     Index("towpath_delivery_lane", "subscription_id", "lane", "message_ordinal", **only_where("lane IS NOT NULL")),
     Index("towpath_delivery_dead", "subscription_id", "dead_since", **only_where("dead_since IS NOT NULL")),
     Index("towpath_delivery_ending", "ends_at", **only_where("ends_at IS NOT NULL")),
+    Index("towpath_delivery_expiring", "expires_at", **only_where("expires_at IS NOT NULL")),
     **KEYED,
 )
 
@@ -139,15 +141,26 @@ lane: Final = Table(
 
 # --- What is over ------------------------------------------------------------------------------------------------
 
+# Keyed by time within each subscription, since that is how it goes. A message goes with the history of its deliveries.
 history: Final = Table(
     "towpath_history",
     metadata,
-    Column("message_ordinal", BigInteger, primary_key=True, autoincrement=False),
     Column("subscription_id", Integer, primary_key=True, autoincrement=False),
-    Column("finished_at", Moment, nullable=False),
+    Column("finished_at", Moment, primary_key=True),
+    Column("message_ordinal", BigInteger, primary_key=True, autoincrement=False),
     Column("attempt", SmallInteger, nullable=False),
     Column("outcome", String(9), nullable=False),  # completed, discarded
     Column("reason", Text),
+    **KEYED,
+)
+
+# Messages that no subscription wanted, and so will have no history to go with.
+unwanted: Final = Table(
+    "towpath_unwanted",
+    metadata,
+    Column("topic_id", Integer, primary_key=True, autoincrement=False),
+    Column("published_at", Moment, primary_key=True),
+    Column("message_ordinal", BigInteger, primary_key=True, autoincrement=False),
     **KEYED,
 )
 
@@ -173,6 +186,8 @@ deduplication: Final = Table(
     Column("message_ordinal", BigInteger, nullable=False),
     Column("message_id", MESSAGE_ID, nullable=False),  # of the message that won
     Column("expires_at", Moment, nullable=False),
+    Column("slides", Boolean, nullable=False, server_default=sa.true()),
+    Index("towpath_deduplication_ending", "expires_at"),
     **KEYED,
 )
 
@@ -202,6 +217,6 @@ worker: Final = Table(
 
 for _table in (delivery, delivery_detail, lane, deduplication):
     stored(_table, HOT)
-for _table in (message, history):
+for _table in (message, history, unwanted):
     stored(_table, APPENDED)
 stored(tally, CHURNING)

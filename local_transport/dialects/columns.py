@@ -96,6 +96,21 @@ def set_storage(connection: Connection, table: str, settings: Mapping[str, float
         connection.execute(sa.text(f"ALTER TABLE {table} SET ({listed})"))
 
 
+def set_primary_key(connection: Connection, table: sa.Table) -> None:
+    """Give the table of this name the primary key that ``table`` has; its rows stay."""
+    if connection.dialect.name == "postgresql":
+        listed = ", ".join(column.name for column in table.primary_key)
+        connection.execute(sa.text(f"ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ADD PRIMARY KEY ({listed})"))
+        return
+    before = f"{table}_before"
+    connection.execute(sa.text(f"ALTER TABLE {table} RENAME TO {before}"))
+    table.create(connection)
+    names = [column.name for column in table.columns]
+    rows = sa.select(*(sa.column(name) for name in names)).select_from(sa.table(before))
+    connection.execute(table.insert().from_select(names, rows))
+    connection.execute(sa.text(f"DROP TABLE {before}"))
+
+
 def stored(table: sa.Table, settings: Mapping[str, float]) -> sa.Table:
     """``table``, which is given these storage settings when it is made."""
 
