@@ -17,7 +17,7 @@ from local_transport.deduplication import Deduplicator, Keyed
 from local_transport.dialects import Dialect
 from local_transport.dialects.columns import MESSAGE_ID, Moment, Now, moment
 from local_transport.dialects.port import Columns
-from local_transport.tables import delivery, message
+from local_transport.tables import delivery, message, unwanted
 from towpath.envelope import Sources
 from towpath.errors import TransportUnavailable
 from towpath.message import NewMessage, PublishError, PublishResult
@@ -112,12 +112,15 @@ class _Writer:
             "subscription": sa.Integer(),
             "lane": sa.BigInteger(),
             "due": Moment(),
+            "expires": Moment(),
         }
         self._new = dialect.batch("new", new)
         self._asked = dialect.batch("asked", {"id": MESSAGE_ID})
         self._to = dialect.batch("to", to)
         self._insert_messages = dialect.statement(self._message_insert(dialect))
+        self._alone = dialect.batch("alone", {"ordinal": sa.BigInteger()})
         self._insert_deliveries = dialect.statement(self._delivery_insert())
+        self._note_unwanted = dialect.statement(self._unwanted_insert())
         known = sa.select(message.c.id, message.c.body).where(message.c.id.in_(sa.select(self._asked.rows.c.id)))
         self._read_known = dialect.statement(known)
 
@@ -129,6 +132,9 @@ class _Writer:
         winners = self._deduplicate(connection, target, placed, ordinals)
         accepted = [draft for draft in placed if draft.id not in winners]
         reached = self._fan_out(connection, target.subscriptions, accepted, ordinals)
+        alone = [(ordinals[draft.id],) for draft in accepted if not reached[draft.position]]
+        if alone:
+            self._note_unwanted.run(connection, self._alone.bind(alone) | {"topic": target.id})
         results = {
             draft.position: PublishResult(id=draft.id, status="accepted", subscriptions=reached[draft.position])
             for draft in accepted
@@ -175,13 +181,14 @@ class _Writer:
         ordinals: Mapping[str, int],
     ) -> Mapping[int, int]:
         """Insert the deliveries; answers how many subscriptions each message goes to, by position."""
-        rows: list[tuple[int, int, int | None, datetime | None]] = []
+        rows: list[tuple[int, int, int | None, datetime | None, datetime | None]] = []
         reached: dict[int, int] = {}
         for draft in sorted(accepted, key=lambda draft: draft.position):
             attributes = draft.prepared.message.attributes
             wanting = [s for s in subscriptions if s.filter is None or s.filter.matches(attributes)]
             reached[draft.position] = len(wanting)
-            rows += [(ordinals[draft.id], s.id, _lane(draft, s), draft.new.deliver_after) for s in wanting]
+            new = draft.new
+            rows += [(ordinals[draft.id], s.id, _lane(draft, s), new.deliver_after, new.expires_at) for s in wanting]
         for start in range(0, len(rows), 5 * _ROWS):
             self._insert_deliveries.run(connection, self._to.bind(rows[start : start + 5 * _ROWS]))
         return reached
@@ -199,8 +206,13 @@ class _Writer:
     def _delivery_insert(self) -> sa.sql.dml.UpdateBase:
         rows = self._to.rows.c
         due = sa.case((rows.due > moment(), rows.due), else_=Now())
-        new = sa.select(rows.ordinal, rows.subscription, rows.lane, due)
-        return delivery.insert().from_select(["message_ordinal", "subscription_id", "lane", "due_at"], new)
+        new = sa.select(rows.ordinal, rows.subscription, rows.lane, due, rows.expires)
+        names = ["message_ordinal", "subscription_id", "lane", "due_at", "expires_at"]
+        return delivery.insert().from_select(names, new)
+
+    def _unwanted_insert(self) -> sa.sql.dml.UpdateBase:
+        new = sa.select(sa.bindparam("topic", type_=sa.Integer()), Now(), self._alone.rows.c.ordinal)
+        return unwanted.insert().from_select(["topic_id", "published_at", "message_ordinal"], new)
 
 
 def _parts(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
@@ -220,6 +232,7 @@ def _keyed(draft: Draft, target: AppliedTopic, ordinals: Mapping[str, int]) -> K
         ordinal=ordinals[draft.id],
         key=draft.new.deduplication_key or "",
         ttl_seconds=float(target.policy.deduplication_ttl_seconds) if ttl is None else ttl.total_seconds(),
+        window=draft.new.deduplication_window,
     )
 
 

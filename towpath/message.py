@@ -16,6 +16,7 @@ JsonValue: TypeAlias = Any  # any JSON value: mypy has no use for the recursive 
 AttributeValue = str | int | float | tuple[str, ...]
 Clock = Callable[[], datetime]
 RandomBytes = Callable[[int], bytes]
+DeduplicationWindow = Literal["sliding", "fixed"]  # whether a suppressed repeat renews the window, or leaves its end
 
 PayloadT = TypeVar("PayloadT")
 
@@ -106,6 +107,7 @@ class NewMessage:
     expires_at: datetime | None = None
     deduplication_key: str | None = None
     deduplication_ttl: timedelta | None = None
+    deduplication_window: DeduplicationWindow = "sliding"
 
 
 PublishCode = Literal[

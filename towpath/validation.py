@@ -90,7 +90,9 @@ def _times_fault(new: NewMessage) -> str | None:
 
 
 def _deduplication_fault(new: NewMessage) -> str | None:
-    key, ttl = new.deduplication_key, new.deduplication_ttl
+    key, ttl, window = new.deduplication_key, new.deduplication_ttl, new.deduplication_window
+    if window not in ("sliding", "fixed"):
+        return f"deduplication_window must be 'sliding' or 'fixed', not {_shown(window)}"
     if key is None:
         return None if ttl is None else "deduplication_ttl needs a deduplication_key"
     if not _is_key(key, limits.DEDUPLICATION_KEY_LENGTH) or not key.strip():

@@ -106,7 +106,7 @@ def set_primary_key(connection: Connection, table: sa.Table) -> None:
     connection.execute(sa.text(f"ALTER TABLE {table} RENAME TO {before}"))
     table.create(connection)
     names = [column.name for column in table.columns]
-    rows = sa.select(*(sa.column(name) for name in names)).select_from(sa.table(before))
+    rows: sa.Select[Any] = sa.select(*(sa.column(name) for name in names)).select_from(sa.table(before))
     connection.execute(table.insert().from_select(names, rows))
     connection.execute(sa.text(f"DROP TABLE {before}"))
 

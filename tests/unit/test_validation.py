@@ -403,6 +403,13 @@ def test_a_deduplication_ttl_needs_a_key():
     assert code(deduplication_ttl=timedelta(minutes=5)) == "InvalidDeduplication"
 
 
+def test_a_deduplication_window_is_sliding_or_fixed():
+    for window in ("sliding", "fixed"):
+        assert code(deduplication_key="k", deduplication_window=window) is None
+    for window in ("Fixed", "", None, 60, ["fixed"]):
+        assert code(deduplication_key="k", deduplication_window=window) == "InvalidDeduplication"
+
+
 # --- Whatever is given -----------------------------------------------------------------------------------------
 
 scalars = (
