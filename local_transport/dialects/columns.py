@@ -105,9 +105,9 @@ def set_primary_key(connection: Connection, table: sa.Table) -> None:
     before = f"{table}_before"
     connection.execute(sa.text(f"ALTER TABLE {table} RENAME TO {before}"))
     table.create(connection)
-    names = [column.name for column in table.columns]
-    rows: sa.Select[Any] = sa.select(*(sa.column(name) for name in names)).select_from(sa.table(before))
-    connection.execute(table.insert().from_select(names, rows))
+    columns: list[sa.ColumnClause[Any]] = [sa.column(column.name) for column in table.columns]
+    rows = sa.select(*columns).select_from(sa.table(before))
+    connection.execute(table.insert().from_select([column.name for column in columns], rows))
     connection.execute(sa.text(f"DROP TABLE {before}"))
 
 

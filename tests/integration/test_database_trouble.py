@@ -308,23 +308,6 @@ def test_the_isolation_level_is_our_own_whatever_the_database_has_by_default(pos
     database.close()
 
 
-def test_a_publisher_waits_for_a_rivals_open_transaction_on_its_key(on_postgresql, postgres_url):
-    transport, theirs = on_postgresql, Database(postgres_url)
-    rival = theirs.engine.connect()
-    new = NewMessage(payload=1, deduplication_key="key")
-    assert transport.publish("documents", [new], connection=rival)[0].status == "accepted"
-    found = []
-    thread = threading.Thread(target=lambda: found.extend(transport.publish("documents", [new])))
-    thread.start()
-    thread.join(0.5)
-    assert thread.is_alive()  # only the rival's end tells who was first
-    rival.rollback()
-    thread.join(30)
-    assert [result.status for result in found] == ["accepted"]
-    rival.close()
-    theirs.close()
-
-
 def test_a_deadlock_with_somebody_else_is_tried_again(on_postgresql, postgres_url):
     on_postgresql.publish("documents", [NewMessage(payload=1), NewMessage(payload=2)])
     theirs, results = Database(postgres_url), []
