@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit conformance check format lock clean
+.PHONY: help setup demo test unit conformance bench check format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -34,6 +34,12 @@ unit: setup ## Run the quick tests only
 
 conformance: setup ## Run the behaviour suite on every transport
 	$(BIN)/pytest tests/conformance
+
+bench: setup ## Measure the database transport beside its peers (about 20 minutes)
+	$(PYTHON) -m venv .tools/bench
+	$(BIN)/uv pip install --quiet --python .tools/bench/bin/python --requirements requirements.lock --requirements benchmarks/peers.lock
+	$(BIN)/uv pip install --quiet --python .tools/bench/bin/python --no-deps --editable .
+	.tools/bench/bin/python -m benchmarks.database
 
 check: setup ## Run all static checks
 	$(BIN)/ruff check .
