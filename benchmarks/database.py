@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
 from tests.servers.postgres import fresh_database, private_cluster
 
 ROOT = Path(__file__).parent.parent
@@ -74,7 +75,7 @@ def draining(system, url, processes):
 
 
 def waiting(system, url):
-    """Milliseconds from the call that publishes to the handler of an idle worker: the median and the 99th percentile."""
+    """Milliseconds from the call that publishes to the handler of an idle worker: median and 99th percentile."""
     worker = started(system, url, 4)
     worker.stderr.readline()
     measured(system, url, "pace", PACED, 0.03)

@@ -1,10 +1,12 @@
-"""The physical limit on PostgreSQL: one narrow table, psycopg, SKIP LOCKED, nothing else. No retries, keys or leases."""
+"""The physical limit on PostgreSQL: one narrow table, psycopg, SKIP LOCKED, no retries, keys or leases."""
 
 import time
 
 BATCH = 100
 TABLE = """
-CREATE TABLE bare (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, state smallint NOT NULL DEFAULT 0, body text NOT NULL);
+CREATE TABLE bare (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, state smallint NOT NULL DEFAULT 0, body text NOT NULL
+);
 CREATE INDEX bare_waiting ON bare (id) WHERE state = 0
 """
 CLAIM = """
