@@ -24,7 +24,7 @@ def prepare(url):
 
 
 def publish(url, calls, timing):
-    _, handle = _handling(url, lambda text: None)
+    _, handle = _handling(url, str)
     with timing:
         for texts in calls:
             for text in texts:

@@ -11,11 +11,11 @@ from towpath.worker import Worker, WorkerOptions
 
 TOPIC, SUBSCRIPTION = "bench.messages", "bench.handle"
 CONCURRENCY = 500  # deliveries in hand: a claim takes as many as are free
-_handled = None
+_told = []
 
 
 def handle(message, _context):
-    _handled(message.payload)
+    _told[0](message.payload)
 
 
 def prepare(url):
@@ -49,8 +49,7 @@ def publish(url, calls, timing):
 
 
 def work(url, handled, stop):
-    global _handled
-    _handled = handled
+    _told[:] = [handled]
     logging.disable(logging.WARNING)  # the lines of a worker are a user's choice; the others write none
     with _connect(url) as transport:
         worker = Worker(transport, [SUBSCRIPTION], WorkerOptions(concurrency=CONCURRENCY, drain=timedelta(seconds=10)))
