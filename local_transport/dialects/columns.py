@@ -121,9 +121,10 @@ def stored(table: sa.Table, settings: Mapping[str, float]) -> sa.Table:
     return table
 
 
-def only_where(condition: str) -> dict[str, Any]:
+def only_where(condition: str | sa.ColumnElement[bool]) -> dict[str, Any]:
     """Options of an index over the rows that meet ``condition`` alone."""
-    return {"postgresql_where": sa.text(condition), "sqlite_where": sa.text(condition)}
+    clause = sa.text(condition) if isinstance(condition, str) else condition
+    return {"postgresql_where": clause, "sqlite_where": clause}
 
 
 # How many rows at most, in the statement's text: a server that plans a prepared statement for any values takes a
