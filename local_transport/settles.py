@@ -5,6 +5,9 @@ token counts the delivery's claims, so it is another one after the next claim. A
 acted on the delivery: claimed it again, made it dead, or cancelled it. That its time is over does not make it stale:
 until somebody else claims the delivery nobody has begun to redo the work, and to refuse the answer would only have
 the handler run twice. Amazon SQS treats a receipt handle of a standard queue in the same way.
+
+Of a delivery that an operator cancelled the holder can only acknowledge that; every other change is refused with
+``CancelRequested``, so that the holder knows what to do.
 """
 
 from __future__ import annotations
@@ -23,11 +26,13 @@ from local_transport.details import KEY, failure_texts, kept_text, upsert_detail
 from local_transport.dialects import Dialect
 from local_transport.dialects.columns import Later, Now
 from local_transport.dialects.port import Change, Columns, Rows
-from local_transport.tables import delivery, delivery_detail, history, tally
+from local_transport.endings import Ending, into_history, into_tally, known_reason, without_details
+from local_transport.tables import delivery
 from towpath.context import Progress
 from towpath.errors import TransportUnavailable
 from towpath.message import ABSENT
 from towpath.settlement import (
+    CancelRequested,
     DeadLettering,
     Delivery,
     Discard,
@@ -39,6 +44,7 @@ from towpath.settlement import (
 )
 
 State = Literal["completed", "pending", "leased", "dead", "discarded"]
+_Proof = tuple[int, int]
 
 _HELD: Final[Columns] = {"ordinal": sa.BigInteger(), "token": sa.Integer()}
 _FAILURE: Final[Columns] = {"error_type": sa.Text(), "error_message": sa.Text(), "error_traceback": sa.Text()}
@@ -69,6 +75,7 @@ class Settles:
     def __init__(self, database: Database) -> None:
         self._complete = _Settle(database, {}, _finish("completed"))
         self._discard = _Settle(database, {"reason": sa.Text()}, _finish("discarded"))
+        self._acknowledge = _Settle(database, {}, _acknowledge)
         self._retry = _Settle(database, {"delay": sa.Float(), **_FAILURE}, _retry)
         self._dead_letter = _Settle(database, {"reason": sa.Text(), **_FAILURE}, _dead_letter)
         self._release = _Settle(database, {}, _release)
@@ -98,6 +105,10 @@ class Settles:
         """Due now, as if it had not been claimed: the attempt is given back."""
         return self._release.run(subscription_id, [(held, ()) for held in deliveries], "pending")
 
+    def acknowledge_cancel(self, subscription_id: int, deliveries: Sequence[Delivery]) -> list[SettleResult]:
+        """Cancelled deliveries leave the table, and history has them with the operator's reason."""
+        return self._acknowledge.run(subscription_id, [(held, ()) for held in deliveries], "discarded")
+
     def renew(self, subscription_id: int, renewals: Sequence[Renewal]) -> list[SettleResult]:
         """Held for another lease from now on; what the progress reports is kept, what it leaves out stays."""
         rows = [
@@ -114,6 +125,8 @@ class _Settle:
         self._database = database
         self._batch = database.dialect.batch("settled", {**_HELD, **columns})
         self._plan = database.dialect.plan(make(database.dialect, self._batch.rows))
+        self._refused = database.dialect.batch("refused", _HELD)
+        self._look = database.dialect.statement(_cancelled(self._refused.rows))
 
     def run(
         self, subscription_id: int, settled: Sequence[tuple[Delivery, tuple[Any, ...]]], state: State
@@ -122,24 +135,34 @@ class _Settle:
         if not settled:
             return []
         proofs = [_proof(held) for held, _ in settled]
-        rows: dict[tuple[int, int], tuple[Any, ...]] = {}
+        rows: dict[_Proof, tuple[Any, ...]] = {}
         for proof, (_, values) in zip(proofs, settled, strict=True):
             rows.setdefault(proof, (*proof, *values))
         in_order = [rows[proof] for proof in sorted(rows)]  # so that two changes of the same rows rarely cross
         parameters = self._batch.bind(in_order) | {"subscription": subscription_id}
         try:
             changed = run_again(lambda: self._change(parameters))
+            done = {(row.message_ordinal, row.lease_token) for row in changed}
+            cancelled = self._cancelled(subscription_id, sorted(rows.keys() - done))
         except TransportUnavailable as error:
             return [Failed(error=str(error)) for _ in settled]
-        done = {(row.message_ordinal, row.lease_token) for row in changed}
-        return [_answer(proof, done, state) for proof in proofs]
+        return [_answer(proof, done, cancelled, state) for proof in proofs]
 
     def _change(self, parameters: Mapping[str, Any]) -> Rows:
         with self._database.changing() as connection:
             return self._plan.run(connection, parameters)
 
+    def _cancelled(self, subscription_id: int, proofs: Sequence[_Proof]) -> frozenset[_Proof]:
+        """Which of these leases are held still, but for deliveries that were cancelled."""
+        if not proofs:
+            return frozenset()
+        parameters = self._refused.bind(proofs) | {"subscription": subscription_id}
+        with self._database.reading() as connection:
+            found = self._look.run(connection, parameters)
+            return frozenset((row.message_ordinal, row.lease_token) for row in found)
 
-def _proof(held: Delivery) -> tuple[int, int]:
+
+def _proof(held: Delivery) -> _Proof:
     """The ordinal and token that the fence compares; what this transport never gave out matches nothing."""
     ordinal, token = held.id.partition("-")[0], held.lease_token
     if not (ordinal.isdecimal() and token.isdecimal()):
@@ -148,11 +171,11 @@ def _proof(held: Delivery) -> tuple[int, int]:
     return proof if proof[0] <= _LARGEST_ORDINAL and proof[1] <= _LARGEST_TOKEN else _NOTHING
 
 
-def _answer(proof: tuple[int, int], done: set[tuple[int, int]], state: State) -> SettleResult:
-    if proof not in done:
-        return LeaseLost()
-    done.remove(proof)  # the same delivery twice in a batch is settled once
-    return Settled(state=state)
+def _answer(proof: _Proof, done: set[_Proof], cancelled: frozenset[_Proof], state: State) -> SettleResult:
+    if proof in done:
+        done.remove(proof)  # the same delivery twice in a batch is settled once
+        return Settled(state=state)
+    return CancelRequested() if proof in cancelled else LeaseLost()
 
 
 def _progress_values(progress: Progress | None) -> tuple[Any, ...]:
@@ -182,49 +205,51 @@ def _is_of(rows: FromClause, changed: FromClause) -> sa.ColumnElement[bool]:
     return sa.and_(rows.c.ordinal == changed.c.message_ordinal, rows.c.token == changed.c.lease_token)
 
 
-def _fence() -> tuple[sa.ColumnElement[bool], ...]:
+def _leased() -> tuple[sa.ColumnElement[bool], ...]:
     held = delivery.c
-    wanted = sa.bindparam("subscription", type_=sa.Integer())
-    return held.subscription_id == wanted, held.state == "leased", ~held.cancel_requested
+    return held.subscription_id == sa.bindparam("subscription", type_=sa.Integer()), held.state == "leased"
 
 
-def _finish(outcome: str) -> Callable[[Dialect, FromClause], Change]:
+def _fence() -> tuple[sa.ColumnElement[bool], ...]:
+    return *_leased(), ~delivery.c.cancel_requested
+
+
+def _of(rows: FromClause) -> sa.ColumnElement[bool]:
+    held = delivery.c
+    return sa.tuple_(held.message_ordinal, held.lease_token).in_(sa.select(rows.c.ordinal, rows.c.token))
+
+
+def _cancelled(rows: FromClause) -> sa.Select[Any]:
+    held = delivery.c
+    return sa.select(held.message_ordinal, held.lease_token).where(_of(rows), *_leased(), held.cancel_requested)
+
+
+def _acknowledge(_dialect: Dialect, rows: FromClause) -> Change:
+    acknowledged = sa.delete(delivery).where(_of(rows), *_leased(), delivery.c.cancel_requested)
+    return Change(
+        change=acknowledged.returning(*_changed()),
+        then=[
+            lambda gone: into_history(gone, "discarded", known_reason(gone)),
+            lambda gone: into_tally(gone, "discarded"),
+            without_details,
+        ],
+    )
+
+
+def _finish(outcome: Ending) -> Callable[[Dialect, FromClause], Change]:
     def make(_dialect: Dialect, rows: FromClause) -> Change:
-        held = delivery.c
-        proofs = sa.select(rows.c.ordinal, rows.c.token)
-        finished = sa.delete(delivery).where(sa.tuple_(held.message_ordinal, held.lease_token).in_(proofs), *_fence())
+        def keep(gone: FromClause) -> UpdateBase:
+            if "reason" in rows.c:
+                return into_history(gone, outcome, rows.c.reason, _is_of(rows, gone))
+            return into_history(gone, outcome, sa.null())
+
+        finished = sa.delete(delivery).where(_of(rows), *_fence())
         return Change(
             change=finished.returning(*_changed()),
-            then=[
-                lambda gone: _into_history(gone, rows, outcome),
-                lambda gone: _into_tally(gone, outcome),
-                _without_details,
-            ],
+            then=[keep, lambda gone: into_tally(gone, outcome), without_details],
         )
 
     return make
-
-
-def _into_history(gone: FromClause, rows: FromClause, outcome: str) -> UpdateBase:
-    reason = rows.c.reason if "reason" in rows.c else sa.null()
-    columns = (gone.c.message_ordinal, gone.c.subscription_id, Now(), gone.c.attempt, sa.literal(outcome, sa.Text()))
-    new = sa.select(*columns, reason)
-    if "reason" in rows.c:
-        new = new.where(_is_of(rows, gone))
-    names = ["message_ordinal", "subscription_id", "finished_at", "attempt", "outcome", "reason"]
-    return history.insert().from_select(names, new)
-
-
-def _into_tally(gone: FromClause, outcome: str) -> UpdateBase:
-    amount = sa.func.count()
-    new = sa.select(gone.c.subscription_id, sa.literal(outcome, sa.Text()), amount).group_by(gone.c.subscription_id)
-    return tally.insert().from_select(["subscription_id", "outcome", "amount"], new)
-
-
-def _without_details(gone: FromClause) -> UpdateBase:
-    kept = delivery_detail.c
-    keys = sa.select(gone.c.message_ordinal, gone.c.subscription_id)
-    return sa.delete(delivery_detail).where(sa.tuple_(kept.message_ordinal, kept.subscription_id).in_(keys))
 
 
 def _retry(dialect: Dialect, rows: FromClause) -> Change:

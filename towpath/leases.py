@@ -13,7 +13,7 @@ from towpath import limits
 from towpath.context import AbortSignal, Progress
 from towpath.errors import AbortReason
 from towpath.ports import Consumer, Extension
-from towpath.settlement import Delivery, LeaseLost, Settled, SettleResult, SubscriptionPolicy
+from towpath.settlement import CancelRequested, Delivery, LeaseLost, Settled, SettleResult, SubscriptionPolicy
 
 Monotonic = Callable[[], float]
 
@@ -24,18 +24,21 @@ _PATIENCE_SECONDS: Final = 1.0  # how long a settle waits for a renewal that is 
 
 @dataclass(slots=True, kw_only=True)
 class HeldLease:
-    """One delivery in this worker's hands. Times are monotonic seconds; ``ends_at`` moves with each renewal.
+    """One delivery in this worker's hands, since ``held_since``. Times are monotonic seconds; ``ends_at`` moves with
+    each renewal.
 
     ``stops_at`` is there while its handler runs under a time limit. ``decided`` says that it waits to be
-    settled, ``settling`` that this is being done.
+    settled, ``settling`` that this is being done, ``lost`` that the lease was reported lost.
     """
 
     delivery: Delivery
+    held_since: float
     ends_at: float
     renew_at: float
     stops_at: float | None = None
     decided: bool = False
     settling: bool = False
+    lost: bool = False
     abort: AbortSignal = field(default_factory=AbortSignal)
 
 
@@ -45,7 +48,8 @@ class LeaseKeeper:
     Two threads: one renews, the other only watches the clock, so that a renewal that hangs cannot hide that a lease
     must be over. A lease reported lost, or over by the clock plus 5 s of grace, aborts its handler with
     ``lease_lost``; one that runs past ``max_processing_seconds`` is aborted and no longer renewed. A delivery that
-    waits to be settled is renewed too, until it is.
+    waits to be settled is renewed too, until it is. One that an operator cancelled aborts its handler with
+    ``cancelled`` and is renewed no more.
 
     The length of a lease is the consumer's, at the time of the claim or the renewal: an ``apply`` may change it.
     """
@@ -79,7 +83,8 @@ class LeaseKeeper:
     def hold(self, delivery: Delivery) -> HeldLease:
         """Take a delivery into care, its lease counted from now."""
         now, policy = self._monotonic(), self._consumer.policy
-        held = HeldLease(delivery=delivery, ends_at=now + policy.lease_seconds, renew_at=now + _interval(policy))
+        renew_at, ends_at = now + _interval(policy), now + policy.lease_seconds
+        held = HeldLease(delivery=delivery, held_since=now, ends_at=ends_at, renew_at=renew_at)
         with self._lock:
             self._held[_key(delivery)] = held
         return held
@@ -112,7 +117,7 @@ class LeaseKeeper:
     def settle_failed(self, held: HeldLease) -> bool:
         """The settle could not be made: renew again. Answers whether the lease still holds, for another try."""
         held.settling = False
-        return self._monotonic() < held.ends_at and held.renew_at != math.inf
+        return self._monotonic() < held.ends_at and not held.lost
 
     def drop(self, delivery: Delivery) -> None:
         """The delivery is settled, or no longer this worker's."""
@@ -179,7 +184,10 @@ class LeaseKeeper:
                     held.ends_at = asked_at + policy.lease_seconds
                     held.renew_at = asked_at + _interval(policy)
                 case LeaseLost():
-                    self._lost(held)
+                    held.lost = True
+                    self._stop(held, "lease_lost")
+                case CancelRequested():
+                    self._stop(held, "cancelled")
                 case _:
                     held.renew_at = self._monotonic() + _RETRY_SECONDS
 
@@ -190,10 +198,10 @@ class LeaseKeeper:
             self._log.warning("leases could not be renewed, trying again: %s: %s", type(error).__name__, error)
             return [None] * len(extensions)
 
-    def _lost(self, held: HeldLease) -> None:
+    def _stop(self, held: HeldLease, reason: AbortReason) -> None:
         held.renew_at = math.inf
         if not held.decided:  # else it was settled while the renewal was on its way
-            held.abort.set("lease_lost")
+            held.abort.set(reason)
 
 
 def _interval(policy: SubscriptionPolicy) -> float:

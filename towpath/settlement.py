@@ -124,7 +124,14 @@ class Forfeit:
     delivery: Delivery
 
 
-Decision = Completion | Retrial | DeadLettering | Discard | Release | Forfeit
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelAcknowledgement:
+    """It was cancelled by an operator while it was held, and is worked on no more: now it is discarded."""
+
+    delivery: Delivery
+
+
+Decision = Completion | Retrial | DeadLettering | Discard | Release | Forfeit | CancelAcknowledgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,19 +147,28 @@ class LeaseLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested:
+    """An operator cancelled the delivery while this worker held it, so nothing was changed.
+
+    Until the holder acknowledges it, or its lease ends, the delivery is discarded by nobody and its key stays held.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """The transport could not say that it was done; the delivery comes again when its lease ends."""
 
     error: str
 
 
-SettleResult = Settled | LeaseLost | Failed
+SettleResult = Settled | LeaseLost | CancelRequested | Failed
 
 
 class Settler(Protocol):
     """Makes decisions true. Every method answers in the order of its argument and raises nothing but bugs.
 
-    A change is fenced: made only while the delivery's lease is still held, else ``LeaseLost`` and no change.
+    A change is fenced: made only while the delivery's lease is still held, else ``LeaseLost`` and no change; and, but
+    for an acknowledgement, only while nobody cancelled the delivery, else ``CancelRequested`` and no change.
     """
 
     def complete(self, completions: Sequence[Completion]) -> list[SettleResult]:
@@ -170,8 +186,11 @@ class Settler(Protocol):
     def release(self, releases: Sequence[Release]) -> list[SettleResult]:
         """Give these back at once, with the attempt refunded where the transport can."""
 
+    def acknowledge_cancel(self, acknowledgements: Sequence[CancelAcknowledgement]) -> list[SettleResult]:
+        """Discard these, which an operator cancelled while they were held; any other is ``LeaseLost``."""
 
-_DecisionT = TypeVar("_DecisionT", Completion, Retrial, DeadLettering, Discard, Release)
+
+_DecisionT = TypeVar("_DecisionT", Completion, Retrial, DeadLettering, Discard, Release, CancelAcknowledgement)
 
 
 def settle(decisions: Sequence[Decision], settler: Settler) -> list[SettleResult]:
@@ -188,6 +207,7 @@ def settle(decisions: Sequence[Decision], settler: Settler) -> list[SettleResult
     batch(DeadLettering, settler.dead_letter)
     batch(Discard, settler.discard)
     batch(Release, settler.release)
+    batch(CancelAcknowledgement, settler.acknowledge_cancel)
     return [answers[i] for i in range(len(decisions))]
 
 
@@ -210,6 +230,8 @@ def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseco
             log.log(_level(decision), "delivery %s%s", state, _when(decision), extra=facts | {"state": state})
         case LeaseLost():
             log.warning("lease lost; the delivery goes to another worker", extra=facts | {"state": "lease_lost"})
+        case CancelRequested():
+            log.warning("cancelled by an operator while it was held", extra=facts | {"state": "cancel_requested"})
         case Failed(error=error):
             log.error("could not settle; the delivery comes again: %s", error, extra=facts | {"state": "failed"})
         case _:
@@ -244,6 +266,8 @@ def _why(decision: Decision) -> dict[str, object]:
             return {"reason": str(failure), "retry_after_seconds": delay.total_seconds()} | _failed(failure)
         case Discard(reason=reason):
             return {"reason": reason}
+        case CancelAcknowledgement():
+            return {"reason": "Cancelled"}
         case Completion() | Release() | Forfeit():
             return {}
         case _:

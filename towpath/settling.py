@@ -7,13 +7,15 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, assert_never
 
 from towpath.leases import HeldLease, LeaseKeeper
 from towpath.ports import Consumer
 from towpath.settlement import (
+    CancelAcknowledgement,
+    CancelRequested,
     Decision,
     Failed,
     LeaseLost,
@@ -54,7 +56,7 @@ def _counted(decision: Decision, result: SettleResult) -> str:
             return "released" if isinstance(decision, Release) else "retried"
         case Settled(state=state):
             return state
-        case LeaseLost():
+        case LeaseLost() | CancelRequested():
             return "lease_lost"
         case Failed():
             return "failed"
@@ -75,7 +77,8 @@ class _Broken(Failed):
 
 
 class Settling:
-    """Settles one consumer's decisions. What the transport could not do is tried again while the lease holds.
+    """Settles one consumer's decisions. What the transport could not do is tried again while the lease holds, and that
+    a delivery was cancelled is acknowledged, whatever was decided.
 
     Deliveries stay with the lease keeper until they are settled, so nobody else is given them meanwhile. Once
     ``aborting`` is set nothing is tried again. ``faulty`` is told what no settle is to blame for: a log that breaks.
@@ -144,14 +147,17 @@ class Settling:
             return []
         self._keeper.settle_begins([decided.held for decided in batch])
         again: list[_Decided] = []
+        cancelled: list[_Decided] = []
         for decided, result in zip(batch, self._results(batch), strict=True):
             if isinstance(result, Failed) and not isinstance(result, _Broken) and self._may_try_again(decided.held):
                 again.append(decided)
+            elif isinstance(result, CancelRequested) and not isinstance(decided.decision, CancelAcknowledgement):
+                cancelled.append(_acknowledged(decided))
             else:
                 self._settled(decided, result)
         if again:
             self._log.warning("%d outcomes could not be settled yet, trying again", len(again))
-        return again
+        return again + self._settle(cancelled)
 
     def _may_try_again(self, held: HeldLease) -> bool:
         return self._keeper.settle_failed(held) and not self._aborting.is_set()
@@ -170,6 +176,10 @@ class Settling:
             log_settled(self._log, decided.decision, result, decided.milliseconds)
         except Exception as error:  # noqa: BLE001 - a log that fails must not end the settler
             self._faulty(error)
+
+
+def _acknowledged(decided: _Decided) -> _Decided:
+    return replace(decided, decision=CancelAcknowledgement(delivery=decided.decision.delivery))
 
 
 def joined(threads: list[threading.Thread], seconds: float, cut_short: Callable[[], bool] = bool) -> bool:

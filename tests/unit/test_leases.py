@@ -16,7 +16,7 @@ from towpath.context import Progress
 from towpath.errors import TransportUnavailable
 from towpath.leases import HeldLease, LeaseKeeper
 from towpath.ports import Extension
-from towpath.settlement import Delivery, Failed, LeaseLost, Settled, SubscriptionPolicy
+from towpath.settlement import CancelRequested, Delivery, Failed, LeaseLost, Settled, SubscriptionPolicy
 
 PATIENCE = 20  # seconds until a test gives up waiting; none waits as long unless it fails
 
@@ -234,6 +234,39 @@ def test_a_renewal_that_reports_the_lease_lost_aborts_the_handler_and_is_not_rep
     kept.after(20)
     assert held.abort.reason == "lease_lost"
     assert len(kept.consumer.calls) == 1
+
+
+def test_a_renewal_that_reports_a_cancel_aborts_the_handler_and_leaves_time_to_acknowledge_it():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.consumer.answer = CancelRequested()
+    kept.after(20)
+    kept.after(20)
+    assert held.abort.reason == "cancelled"
+    assert len(kept.consumer.calls) == 1
+    kept.keeper.decide(held)
+    kept.keeper.settle_begins([held])
+    assert kept.keeper.settle_failed(held)  # the lease has 20 s left
+    kept.after(21)
+    assert not kept.keeper.settle_failed(held)
+
+
+def test_a_settle_of_a_lost_lease_is_not_tried_again():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.consumer.answer = LeaseLost()
+    kept.after(20)
+    kept.keeper.decide(held)
+    kept.keeper.settle_begins([held])
+    assert not kept.keeper.settle_failed(held)
+
+
+def test_a_heartbeat_of_a_cancelled_delivery_says_to_stop():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.consumer.answer = CancelRequested()
+    assert not kept.keeper.beat(held, Progress(percent=1))
+    assert held.abort.reason == "cancelled"
 
 
 def test_a_lost_lease_aborts_its_own_handler_only():
