@@ -20,6 +20,7 @@ from towpath.backoff import Random
 from towpath.errors import Unsupported
 from towpath.ports import Extension
 from towpath.settlement import (
+    CancelAcknowledgement,
     Completion,
     DeadLettering,
     Delivery,
@@ -165,6 +166,10 @@ class DatabaseConsumer:
         results = self._means.settles.release(self._applied.id, [r.delivery for r in releases])
         self._means.bell.ring()
         return results
+
+    def acknowledge_cancel(self, acknowledgements: Sequence[CancelAcknowledgement]) -> list[SettleResult]:
+        """They are over, and counted as discarded."""
+        return self._means.settles.acknowledge_cancel(self._applied.id, [a.delivery for a in acknowledgements])
 
     def extend(self, extensions: Sequence[Extension]) -> list[SettleResult]:
         """They are held for another lease from now on, and their progress is kept."""

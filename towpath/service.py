@@ -254,7 +254,10 @@ class Service:
         self._keeper.started(held)
         limit = self._dispatcher.policy.max_processing_seconds
         deadline = None if limit is None else utc_now() + timedelta(seconds=limit)
-        control = Control(abort=held.abort, beat=beat, deadline=deadline, run_async=loop.run)
+        waited = timedelta(seconds=time.monotonic() - held.held_since)
+        control = Control(
+            abort=held.abort, beat=beat, deadline=deadline, run_async=loop.run, received_ago=waited
+        )
         self._dispatcher.dispatch(held.delivery, control, settle_later)
 
     # Draining

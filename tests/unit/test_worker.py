@@ -24,7 +24,17 @@ from towpath import Complete, DeadLetter, Message, Retry
 from towpath.backoff import BackOff
 from towpath.errors import HandlerNotFound, SubscriptionNotFound, TransportUnavailable
 from towpath.service import Allowance
-from towpath.settlement import Completion, Delivery, Failed, LeaseLost, Release, Retrial, Settled, SubscriptionPolicy
+from towpath.settlement import (
+    CancelRequested,
+    Completion,
+    Delivery,
+    Failed,
+    LeaseLost,
+    Release,
+    Retrial,
+    Settled,
+    SubscriptionPolicy,
+)
 from towpath.worker import Counts, Worker, WorkerOptions
 
 PATIENCE = 20.0
@@ -107,6 +117,9 @@ class FakeConsumer:
 
     def release(self, releases: list[Release]):
         return self._settle("release", releases, "pending")
+
+    def acknowledge_cancel(self, acknowledgements):
+        return self._settle("acknowledge", acknowledgements, "discarded")
 
     def close(self):
         self.closed = True
@@ -823,6 +836,46 @@ def test_a_lease_that_is_lost_while_the_handler_runs_aborts_it_and_settles_nothi
     assert run(transport).states == {"lease_lost": 1}
     assert reasons == ["lease_lost"]
     assert transport.consumers[NAME].settled == []
+
+
+def test_a_handler_that_is_cancelled_is_aborted_and_the_cancel_acknowledged(serving):
+    reasons = []
+
+    def process(message, context):
+        assert not context.heartbeat(percent=50)
+        reasons.append(context.abort_reason)
+        context.check()
+
+    transport = serving(process)
+    transport.consumers[NAME].extend_answer = CancelRequested()
+    transport.consumers[NAME].put(delivery(1))
+    assert run(transport).states == {"discarded": 1}
+    assert reasons == ["cancelled"]
+    assert transport.consumers[NAME].settled == [("acknowledge", "d-1")]
+
+
+def test_an_outcome_that_comes_after_a_cancel_is_refused_and_the_cancel_acknowledged(serving):
+    """Also when the transport does not answer at once: until then the delivery's key is held."""
+
+    class Cancelled(FakeConsumer):
+        fails = 1
+
+        def complete(self, completions):
+            super().complete(completions)
+            return [CancelRequested() if c.delivery.id == "d-1" else Settled(state="completed") for c in completions]
+
+        def acknowledge_cancel(self, acknowledgements):
+            if self.fails:
+                self.fails -= 1
+                return [Failed(error="no answer") for _ in acknowledgements]
+            return super().acknowledge_cancel(acknowledgements)
+
+    transport = serving(completes)
+    consumer = transport.consumers[NAME] = Cancelled()
+    consumer.policy = transport.policies()[NAME]
+    consumer.put(delivery(1), delivery(2))
+    assert run(transport).states == {"discarded": 1, "completed": 1}
+    assert consumer.settled == [("acknowledge", "d-1"), ("complete", "d-1"), ("complete", "d-2")]
 
 
 def test_leases_are_renewed_while_handlers_run(serving):
