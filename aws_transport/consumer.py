@@ -90,6 +90,9 @@ class SqsConsumer:
         """Nothing can be cancelled in flight on SQS, so there is never anything to acknowledge."""
         return self.settler.acknowledge_cancel(acknowledgements)
 
+    def stop_receiving(self) -> None:
+        """Nothing to do: a poll that is on its way cannot be called back."""
+
     def close(self) -> None:
         """Nothing is held open: the clients are the transport's."""
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 import random as system_random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
 
 from local_transport.applied import AppliedSubscription, TopologyReader, unknown_subscription
 from local_transport.claims import Claimed, Claims
-from local_transport.connections import Database
+from local_transport.connections import Database, run_again
 from local_transport.details import ATTEMPTS_EXCEEDED
 from local_transport.settles import Renewal, Settles
+from local_transport.wakeups import Wakeups
 from towpath.backoff import Random
 from towpath.errors import Unsupported
 from towpath.ports import Extension
@@ -27,35 +26,10 @@ from towpath.settlement import (
     Discard,
     Release,
     Retrial,
+    Settled,
     SettleResult,
     SubscriptionPolicy,
 )
-
-_POLL_SECONDS: Final = (0.05, 1.0)  # the first pause between two looks, and the longest
-
-
-class Bell:
-    """Wakes those who wait for messages when this process publishes some. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._rings = 0
-
-    @property
-    def rings(self) -> int:
-        """How often it rang so far: to be given to ``wait``, so that no ring is missed."""
-        return self._rings
-
-    def ring(self) -> None:
-        """Wake everybody."""
-        with self._condition:
-            self._rings += 1
-            self._condition.notify_all()
-
-    def wait(self, rings: int, seconds: float) -> bool:
-        """Wait for ``seconds``, or until it has rung more than ``rings`` times; answers whether it has."""
-        with self._condition:
-            return self._condition.wait_for(lambda: self._rings > rings, seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +39,7 @@ class Means:
     database: Database
     reader: TopologyReader
     settles: Settles
-    bell: Bell
+    wakeups: Wakeups
     log: logging.Logger
     random: Random = system_random.random
     monotonic: Callable[[], float] = time.monotonic
@@ -82,7 +56,7 @@ class DatabaseConsumer:
         self._name = name
         self._applied = self._current()
         self._claims = self._claims_of(self._applied)
-        self._closed = False
+        self._stopped = False
 
     @property
     def policy(self) -> SubscriptionPolicy:
@@ -94,23 +68,24 @@ class DatabaseConsumer:
     def receive(self, limit: int, wait: timedelta) -> list[Delivery]:
         """At most ``limit`` deliveries, leased; waits up to ``wait`` for a first one. Raises ``TransportUnavailable``.
 
-        An empty answer may come early after ``close``. What is due already is answered at once.
+        What is due already is answered at once. After ``stop_receiving`` or ``close`` the answer is empty.
         """
         deadline = self._means.monotonic() + wait.total_seconds()
-        pause, longest = _POLL_SECONDS
-        while True:
-            rings = self._means.bell.rings
+        wakeups, after_a_ring = self._means.wakeups, False
+        while not (self._stopped or wakeups.closed):
+            rings = wakeups.rings(self._applied.id)
             deliveries = self._claim(limit)
             left = deadline - self._means.monotonic()
-            if deliveries or left <= 0 or self._closed:
+            if deliveries or left <= 0:
                 return deliveries
-            rang = self._means.bell.wait(rings, min(pause, left))
-            pause = _POLL_SECONDS[0] if rang else min(pause * 2, longest)
+            wakeups.wait(self._applied, rings, left, after_a_ring=after_a_ring)
+            after_a_ring = True
+        return []
 
     def _claim(self, limit: int) -> list[Delivery]:
         """Claim, and again while a claim only made deliveries dead or was refused for an outdated policy."""
         while True:
-            claimed = self._claims.claim(limit)
+            claimed = run_again(lambda: self._claims.claim(limit), self._means.random)
             self._report_ended(claimed)
             if claimed.deliveries:
                 return claimed.deliveries
@@ -151,7 +126,11 @@ class DatabaseConsumer:
 
     def retry(self, retrials: Sequence[Retrial]) -> list[SettleResult]:
         """They come again after their delays; their failures are kept."""
-        return self._means.settles.retry(self._applied.id, retrials)
+        results = self._means.settles.retry(self._applied.id, retrials)
+        done = [r for r, result in zip(retrials, results, strict=True) if isinstance(result, Settled)]
+        if done:
+            self._means.wakeups.due_in(self._applied.id, min(r.delay for r in done).total_seconds())
+        return results
 
     def dead_letter(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
         """They are dead, and listed with reason and last error."""
@@ -164,7 +143,7 @@ class DatabaseConsumer:
     def release(self, releases: Sequence[Release]) -> list[SettleResult]:
         """They are due at once, and the attempt did not count."""
         results = self._means.settles.release(self._applied.id, [r.delivery for r in releases])
-        self._means.bell.ring()
+        self._means.wakeups.due([self._applied.id])
         return results
 
     def acknowledge_cancel(self, acknowledgements: Sequence[CancelAcknowledgement]) -> list[SettleResult]:
@@ -191,7 +170,11 @@ class DatabaseConsumer:
             return 0.0
         return policy.backoff.delay(delivery.attempt, self._means.random).total_seconds()
 
+    def stop_receiving(self) -> None:
+        """Let a waiting ``receive`` end, and claim nothing more."""
+        self._stopped = True
+        self._means.wakeups.wake(self._applied.id)
+
     def close(self) -> None:
-        """Let a waiting ``receive`` end. Leases run on."""
-        self._closed = True
-        self._means.bell.ring()
+        """The same. Leases run on."""
+        self.stop_receiving()

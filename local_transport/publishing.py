@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final
@@ -18,12 +19,26 @@ from local_transport.dialects import Dialect
 from local_transport.dialects.columns import MESSAGE_ID, Moment, Now, moment
 from local_transport.dialects.port import Columns
 from local_transport.tables import delivery, message, unwanted
+from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources
 from towpath.errors import TransportUnavailable
 from towpath.message import NewMessage, PublishError, PublishResult
 
 _ROWS: Final = 1_000  # in one statement, and
 _BYTES: Final = 4_000_000  # of bodies, so that a call of any size needs only so much memory at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """Results by position, and the ids of the subscriptions that got deliveries."""
+
+    by_position: Mapping[int, PublishResult]
+    subscriptions: frozenset[int]
+
+    @property
+    def results(self) -> list[PublishResult]:
+        """The results in the order of the call."""
+        return [result for _, result in sorted(self.by_position.items())]
 
 
 class DatabasePublisher:
@@ -34,13 +49,13 @@ class DatabasePublisher:
         database: Database,
         reader: TopologyReader,
         sources: Sources,
-        published: Callable[[], None],
+        wakeups: Wakeups,
     ) -> None:
-        """``published`` is called after messages became visible."""
+        """``wakeups`` are told of deliveries once they are visible."""
         self._database = database
         self._reader = reader
         self._sources = sources
-        self._published = published
+        self._wakeups = wakeups
         self._writer = _Writer(database.dialect)
 
     def publish(
@@ -58,31 +73,30 @@ class DatabasePublisher:
             return []
         if connection is not None:
             self._database.dialect.share_topology_for_caller(connection)
-            return self._write(connection, checked)
-        results = self._publish(checked)
-        if any(result.status == "accepted" for result in results):
-            self._published()
-        return results
-
-    def _publish(self, checked: Checked) -> list[PublishResult]:
+            written = self._write(connection, checked)
+            self._wakeups.due_at_commit(connection, written.subscriptions)
+            return written.results
         try:
-            return run_again(lambda: self._publish_once(checked))
+            written = run_again(lambda: self._publish_once(checked))
         except TransportUnavailable as error:
             return _unavailable(checked, error)
+        if written.subscriptions:
+            self._wakeups.due(written.subscriptions)
+        return written.results
 
-    def _publish_once(self, checked: Checked) -> list[PublishResult]:
+    def _publish_once(self, checked: Checked) -> _Written:
         with self._database.writing() as connection:
             self._database.dialect.share_topology(connection)
             return self._write(connection, checked)
 
-    def _write(self, connection: Connection, checked: Checked) -> list[PublishResult]:
+    def _write(self, connection: Connection, checked: Checked) -> _Written:
         applied = self._reader.current(connection)
         if applied.revision != checked.revision:
             checked = check(applied, checked.topic, checked.messages, checked.ids, self._sources)
-        results = dict(checked.rejected)
-        if checked.target is not None and checked.drafts:
-            results |= self._writer.write(connection, checked.target, checked.drafts)
-        return [results[position] for position in range(len(checked.messages))]
+        if checked.target is None or not checked.drafts:
+            return _Written(by_position=checked.rejected, subscriptions=frozenset())
+        written = self._writer.write(connection, checked.target, checked.drafts)
+        return replace(written, by_position={**checked.rejected, **written.by_position})
 
 
 def _unavailable(checked: Checked, error: TransportUnavailable) -> list[PublishResult]:
@@ -124,8 +138,8 @@ class _Writer:
         known = sa.select(message.c.id, message.c.body).where(message.c.id.in_(sa.select(self._asked.rows.c.id)))
         self._read_known = dialect.statement(known)
 
-    def write(self, connection: Connection, target: AppliedTopic, drafts: Sequence[Draft]) -> dict[int, PublishResult]:
-        """Insert what is new and answer for each draft, by position."""
+    def write(self, connection: Connection, target: AppliedTopic, drafts: Sequence[Draft]) -> _Written:
+        """Insert what is new and answer for each draft."""
         first = {draft.id: draft for draft in reversed(drafts)}
         ordinals = self._place(connection, target.id, [draft for draft in drafts if draft is first[draft.id]])
         placed = [draft for draft in first.values() if draft.id in ordinals]
@@ -136,7 +150,7 @@ class _Writer:
         if alone:
             self._note_unwanted.run(connection, self._alone.bind(alone) | {"topic": target.id})
         results = {
-            draft.position: PublishResult(id=draft.id, status="accepted", subscriptions=reached[draft.position])
+            draft.position: PublishResult(id=draft.id, status="accepted", subscriptions=len(reached[draft.position]))
             for draft in accepted
         }
         repeats = [draft for draft in drafts if draft.position not in results]
@@ -144,7 +158,7 @@ class _Writer:
             known = {draft.id: draft.prepared.body for draft in placed}
             known |= self._stored_bodies(connection, {draft.id for draft in repeats} - known.keys())
             results |= {draft.position: _repeated(draft, known, winners) for draft in repeats}
-        return results
+        return _Written(by_position=results, subscriptions=frozenset().union(*reached.values()))
 
     def _place(self, connection: Connection, topic_id: int, drafts: Sequence[Draft]) -> dict[str, int]:
         """Insert the messages whose ids are not there yet, in order; answers their ordinals by id.
@@ -179,14 +193,14 @@ class _Writer:
         subscriptions: Sequence[AppliedSubscription],
         accepted: Sequence[Draft],
         ordinals: Mapping[str, int],
-    ) -> Mapping[int, int]:
-        """Insert the deliveries; answers how many subscriptions each message goes to, by position."""
+    ) -> Mapping[int, list[int]]:
+        """Insert the deliveries; answers the ids of the subscriptions that each message goes to, by position."""
         rows: list[tuple[int, int, int | None, datetime | None, datetime | None]] = []
-        reached: dict[int, int] = {}
+        reached: dict[int, list[int]] = {}
         for draft in sorted(accepted, key=lambda draft: draft.position):
             attributes = draft.prepared.message.attributes
             wanting = [s for s in subscriptions if s.filter is None or s.filter.matches(attributes)]
-            reached[draft.position] = len(wanting)
+            reached[draft.position] = [s.id for s in wanting]
             new = draft.new
             rows += [(ordinals[draft.id], s.id, _lane(draft, s), new.deliver_after, new.expires_at) for s in wanting]
         for start in range(0, len(rows), 5 * _ROWS):

@@ -12,12 +12,13 @@ from sqlalchemy.engine import Connection
 from local_transport.applied import TopologyReader, desired
 from local_transport.applying import apply
 from local_transport.connections import Database
-from local_transport.consumer import Bell, DatabaseConsumer, Means
+from local_transport.consumer import DatabaseConsumer, Means
 from local_transport.operating import DatabaseOperator
 from local_transport.publishing import DatabasePublisher
 from local_transport.schema import require_current
 from local_transport.settles import Settles
 from local_transport.sweeping import Sweep
+from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources
 from towpath.manifest import Manifest
 from towpath.message import NewMessage, PublishResult, utc_now
@@ -36,6 +37,7 @@ CAPABILITIES: Final[frozenset[Capability]] = frozenset(
         "counts_completions",
         "keeps_progress",
         "pause_at_once",
+        "receive_ends_at_stop",
         "release_refunds_attempt",
     }
 )
@@ -52,10 +54,10 @@ class DatabaseTransport:
         self._database = database
         self._log = log
         self._reader = TopologyReader()
-        self._bell = Bell()
+        self._wakeups = Wakeups(database, log, os.urandom)
         self._settles = Settles(database)
         sources = Sources(clock=utc_now, random_bytes=os.urandom)
-        self._publisher = DatabasePublisher(database, self._reader, sources, self._bell.ring)
+        self._publisher = DatabasePublisher(database, self._reader, sources, self._wakeups)
         self._sweep = Sweep(database, log)
 
     @property
@@ -83,7 +85,11 @@ class DatabaseTransport:
     def consumer(self, subscription: str) -> Consumer:
         """A consumer; raises ``SubscriptionNotFound``, and ``Unsupported`` for a partition mode not served yet."""
         means = Means(
-            database=self._database, reader=self._reader, settles=self._settles, bell=self._bell, log=self._log
+            database=self._database,
+            reader=self._reader,
+            settles=self._settles,
+            wakeups=self._wakeups,
+            log=self._log,
         )
         return DatabaseConsumer(means, subscription)
 
@@ -107,6 +113,7 @@ class DatabaseTransport:
 
     def close(self) -> None:
         """Close every connection."""
+        self._wakeups.close()
         self._database.close()
 
     def __enter__(self) -> Self:

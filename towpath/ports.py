@@ -26,6 +26,7 @@ Capability = Literal[
     "counts_completions",
     "delay",
     "exact_backlog",
+    "receive_ends_at_stop",
 ]
 
 
@@ -66,6 +67,13 @@ class Consumer(Settler, Protocol):
 
     def extend(self, extensions: Sequence[Extension]) -> list[SettleResult]:
         """Renew leases: ``Settled("leased")``, or ``LeaseLost`` for one that is no longer held."""
+
+    def stop_receiving(self) -> None:
+        """Claim nothing more; what is held is still settled and renewed. Raises nothing.
+
+        With the capability ``receive_ends_at_stop`` a receive that waits ends at once, else it may run on and bring
+        deliveries.
+        """
 
     def close(self) -> None:
         """Give up what the consumer holds open. Leases run on."""

@@ -21,8 +21,10 @@ from towpath.message import utc_now
 from towpath.ports import Transport
 from towpath.settlement import Decision, Delivery, Release
 from towpath.settling import Counts, Settling, joined
+from towpath.stopping import Stop
 
-_RECEIVE_WAIT: Final = timedelta(seconds=2)  # also the longest that an idle worker takes to notice a stop
+_LONG_WAIT: Final = timedelta(minutes=10)  # of a receive that a stop ends
+_RECEIVE_WAIT: Final = timedelta(seconds=2)  # of one that a stop does not end, or that keeps claims from others
 _SHORT_POLL: Final = timedelta(seconds=1)  # SQS answers a poll without a wait from some of its servers only
 _LOOK_SECONDS: Final = 0.05  # between two looks at what others do
 _ERROR_PAUSE_SECONDS: Final = (0.5, 30.0)  # first and longest pause after a transport that does not answer
@@ -84,7 +86,7 @@ class Terms:
 
     options: WorkerOptions
     allowance: Allowance
-    stopping: threading.Event
+    stopping: Stop
 
 
 class Service:
@@ -104,8 +106,8 @@ class Service:
         self._consumer = transport.consumer(self.name)
         self._keeper = LeaseKeeper(self._consumer, time.monotonic, self._log)
         self._settling = Settling(self._consumer, self._keeper, self._aborting, self._stop_on)
-        once_wait = timedelta(0) if "exact_backlog" in transport.capabilities else _SHORT_POLL
-        self._wait = once_wait if self._options.once else _RECEIVE_WAIT
+        self._stopping.then(self._consumer.stop_receiving)
+        self._capabilities = transport.capabilities
         self._pause = _ERROR_PAUSE_SECONDS[0]
         self._free = threading.Semaphore(self._options.concurrency)
         self._waiting: queue.SimpleQueue[HeldLease | None] = queue.SimpleQueue()
@@ -165,7 +167,7 @@ class Service:
         idle_since = time.monotonic()
         while not self._stopping.is_set():
             busy = self._keeper.busy  # before the receive: what is settled during it may be due again
-            received = self._receive()
+            received = self._receive(self._wait(idle_since, busy=busy))
             if received or busy:
                 idle_since = time.monotonic()
             elif self._is_done(received, idle_since):
@@ -173,7 +175,18 @@ class Service:
             if busy and self._options.once and received == []:
                 self._stopping.wait(_LOOK_SECONDS)  # a handler that runs may yet make something due
 
-    def _receive(self) -> list[Delivery] | None:
+    def _wait(self, idle_since: float, *, busy: bool) -> timedelta:
+        """How long a receive may wait: while nobody else needs its claims, and nothing else is to be noticed."""
+        if self._options.once:
+            return timedelta(0) if "exact_backlog" in self._capabilities else _SHORT_POLL
+        if self._allowance.is_limited or "receive_ends_at_stop" not in self._capabilities:
+            return _RECEIVE_WAIT
+        if self._options.idle_exit is None:
+            return _LONG_WAIT
+        left = self._options.idle_exit - timedelta(seconds=time.monotonic() - idle_since)
+        return _RECEIVE_WAIT if busy else max(left, timedelta(0))
+
+    def _receive(self, wait: timedelta) -> list[Delivery] | None:
         """Fill the free handler threads. ``None`` when nothing was asked for, or no answer came."""
         free = self._take_free()
         granted = 0 if self._stopping.is_set() else self._allowance.take(free)  # it may have waited for a free one
@@ -183,7 +196,7 @@ class Service:
                 self._stopping.wait(_LOOK_SECONDS)  # the claims that are left are others' to make
             return None
         try:
-            deliveries = self._consumer.receive(granted, self._wait)
+            deliveries = self._consumer.receive(granted, wait)
         except TransportUnavailable as error:
             self._allowance.made(granted, 0)
             self._give_back(granted)
@@ -255,9 +268,7 @@ class Service:
         limit = self._dispatcher.policy.max_processing_seconds
         deadline = None if limit is None else utc_now() + timedelta(seconds=limit)
         waited = timedelta(seconds=time.monotonic() - held.held_since)
-        control = Control(
-            abort=held.abort, beat=beat, deadline=deadline, run_async=loop.run, received_ago=waited
-        )
+        control = Control(abort=held.abort, beat=beat, deadline=deadline, run_async=loop.run, received_ago=waited)
         self._dispatcher.dispatch(held.delivery, control, settle_later)
 
     # Draining

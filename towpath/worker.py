@@ -16,6 +16,7 @@ from towpath.ports import Sweeper, Transport
 from towpath.service import Allowance, Service, Terms, WorkerOptions
 from towpath.settlement import SubscriptionPolicy
 from towpath.settling import Counts
+from towpath.stopping import Stop
 
 __all__ = ["Counts", "Worker", "WorkerOptions"]
 
@@ -35,7 +36,7 @@ class Worker:
     def __init__(self, transport: Transport, subscriptions: list[str], options: WorkerOptions) -> None:
         self._transport = transport
         self._options = options
-        self._stopping = threading.Event()
+        self._stopping = Stop()
         self._aborting = threading.Event()
         self._log = logging.getLogger("towpath.worker")
         terms = Terms(options=options, allowance=Allowance(options.max_deliveries), stopping=self._stopping)

@@ -32,6 +32,7 @@ MEANINGS: dict[Capability, str] = {
     "counts_completions": "completed deliveries are counted",
     "delay": "`deliver_after` is kept",
     "exact_backlog": "the counts of `towpath stats` are exact",
+    "receive_ends_at_stop": "a worker that waits for deliveries ends at once when it is stopped",
 }
 
 

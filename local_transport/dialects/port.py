@@ -15,6 +15,8 @@ from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 from sqlalchemy.types import TypeEngine
 
+from towpath.errors import UnknownTransport
+
 Insert = postgresql.Insert | sqlite.Insert
 Rows = Sequence[Row[Any]]
 Columns = Mapping[str, TypeEngine[Any]]
@@ -65,6 +67,53 @@ class Statement:
         return connection.execute(self._statement, chosen)
 
 
+# --- Word between processes --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """``texts`` that were announced, and whether ``anything`` else may have been committed unheard."""
+
+    texts: tuple[str, ...] = ()
+    anything: bool = False
+
+
+def wakeups_are_on(url: URL) -> bool:
+    """Whether ``url`` leaves wake-ups on, as it does unless it says ``wakeups=off``. Raises ``UnknownTransport``."""
+    match url.query.get("wakeups", "on"):
+        case "on":
+            return True
+        case "off":
+            return False
+        case other:
+            raise UnknownTransport(f"wakeups must be on or off, not {other!r}")
+
+
+class Signals(Protocol):
+    """How the processes that use one database hear from each other that something was committed.
+
+    One thread hears. Word can get lost, so nobody may rely on it alone.
+    """
+
+    only_while_waited_for: bool  # hearing costs something all the time, so do it only while somebody waits
+    are_announced: bool  # else a commit is heard without a word
+
+    def hear(self, seconds: float) -> Heard:
+        """Wait up to ``seconds`` for word. Raises ``TransportUnavailable``; the next call begins anew.
+
+        Whenever it begins to hear, ``anything`` may have been committed before.
+        """
+
+    def announce(self, connection: Connection, text: str) -> None:
+        """Have every process hear ``text`` once the transaction of ``connection`` is committed."""
+
+    def end(self) -> None:
+        """Let ``hear`` end, now and from now on. For any thread."""
+
+    def close(self) -> None:
+        """Give up what is held open, when nobody hears any more."""
+
+
 # --- What a database must do -------------------------------------------------------------------------------------
 
 
@@ -76,6 +125,9 @@ class Dialect(Protocol):
 
     def engine(self, url: URL) -> Engine:
         """Connections to ``url``. Raises ``UnknownTransport`` for a URL that cannot be meant."""
+
+    def signals(self, url: URL, engine: Engine) -> Signals | None:
+        """How processes hear of each other through ``engine``'s database; ``None`` when ``url`` turns that off."""
 
     def changing(self, engine: Engine) -> AbstractContextManager[Connection]:
         """A connection that runs exactly one ``Plan``, durable at the end."""

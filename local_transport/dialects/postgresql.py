@@ -14,12 +14,24 @@ from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
-from local_transport.dialects.port import LOCK_SECONDS, Batch, Change, Columns, Insert, Plan, Rows, Statement
+from local_transport.dialects.listening import NotifySignals
+from local_transport.dialects.port import (
+    LOCK_SECONDS,
+    Batch,
+    Change,
+    Columns,
+    Insert,
+    Plan,
+    Rows,
+    Signals,
+    Statement,
+    wakeups_are_on,
+)
 from towpath.errors import UnknownTransport
 
 _SQL: Final = URL.create("postgresql+psycopg").get_dialect()()
@@ -28,8 +40,10 @@ ANSWER_SECONDS: Final = 30  # more than a wait for a lock and what comes after i
 CANCEL_SECONDS: Final = 2
 IDLE_SECONDS: Final = 5.0  # a pooled connection that was idle for longer is tested before it is used
 
-# libpq's own: they end connections that the network lost, also while nobody waits for an answer.
-_NETWORK: Final[Mapping[str, int]] = {
+# libpq's own. The last four end connections that the network lost, also while nobody waits for an answer.
+_CONNECTION: Final[Mapping[str, Any]] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "application_name": "towpath",
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -124,19 +138,18 @@ class PostgreSql:
 
     def engine(self, url: URL) -> Engine:
         """In the query ``prepare_threshold`` is psycopg's (``none`` turns prepared statements off), ``answer_timeout``
-        is after how many seconds of silence a statement is given up, and the rest is libpq's.
+        is after how many seconds of silence a statement is given up, ``wakeups`` and ``listen`` are for ``signals``,
+        and the rest is libpq's.
         """
-        arguments: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "towpath", **_NETWORK}
-        threshold = url.query.get("prepare_threshold")
-        if threshold is not None:
-            arguments["prepare_threshold"] = _threshold(threshold)
+        listening_url(url)  # what is wrong in it is said at once
+        arguments = dict(_CONNECTION)
+        if "prepare_threshold" in url.query or "listen" in url.query:  # a pooler is between, so none by default
+            arguments["prepare_threshold"] = _threshold(url.query.get("prepare_threshold", "none"))
         answer_seconds = _answer_seconds(url.query.get("answer_timeout", str(ANSWER_SECONDS)))
-        own = ["prepare_threshold", "answer_timeout"]
-        wanted = url.set(drivername="postgresql+psycopg").difference_update_query(own)
-        given = {name: value for name, value in arguments.items() if name not in wanted.query}
+        wanted = _libpq(url)
         engine = sa.create_engine(
             wanted,
-            connect_args=given,
+            connect_args={name: value for name, value in arguments.items() if name not in wanted.query},
             isolation_level="READ COMMITTED",  # claims skip what is locked, and look again with a fresh snapshot
             hide_parameters=True,  # errors must not carry payloads
         )
@@ -159,6 +172,19 @@ class PostgreSql:
             connection.rollback()
 
         return engine
+
+    def signals(self, url: URL, engine: Engine) -> Signals | None:
+        """LISTEN and NOTIFY, on the server that ``listen`` in the query names; none with ``wakeups=off``."""
+        target = listening_url(url)
+        if target is None:
+            return None
+        positional, named = engine.dialect.create_connect_args(target)
+
+        def connect() -> psycopg.Connection[Any]:
+            options = {**_CONNECTION, **named, "autocommit": True}
+            return psycopg.Connection.connect(*positional, **options)
+
+        return NotifySignals(connect)
 
     @contextmanager
     def changing(self, engine: Engine) -> Iterator[Connection]:
@@ -235,6 +261,39 @@ _BOUNDED_WAIT: Final = sa.func.set_config("lock_timeout", f"{LOCK_SECONDS}s", sa
 _SHARE_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock_shared(_LOCK_SPACE, _TOPOLOGY_LOCK))
 _SHARE_TOPOLOGY_ALONE: Final = sa.select(sa.func.pg_advisory_xact_lock_shared(_LOCK_SPACE, _TOPOLOGY_LOCK))
 _OWN_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock(_LOCK_SPACE, _TOPOLOGY_LOCK))
+
+
+_OWN: Final = ("prepare_threshold", "answer_timeout", "wakeups", "listen")  # of the query; the rest is libpq's
+
+
+def _libpq(url: URL) -> URL:
+    return url.set(drivername="postgresql+psycopg").difference_update_query(_OWN)
+
+
+def listening_url(url: URL) -> URL | None:
+    """Where to listen for ``url``: what ``listen`` in its query names, with the rest as in ``url`` itself.
+
+    ``None`` when wake-ups are off. Raises ``UnknownTransport`` for a value that cannot be meant.
+    """
+    if not wakeups_are_on(url):
+        return None
+    given = url.query.get("listen")
+    if given is None:
+        return _libpq(url)
+    try:
+        server = sa.make_url(given) if isinstance(given, str) else None
+    except (ArgumentError, ValueError):
+        server = None
+    if server is None or server.get_backend_name() != "postgresql":
+        raise UnknownTransport("listen must be the URL of the server itself, such as postgresql://host:5432")
+    same_host = server.host is None
+    return _libpq(url.update_query_dict(server.query)).set(
+        username=server.username or url.username,
+        password=server.password or url.password,
+        host=url.host if same_host else server.host,
+        port=url.port if same_host and server.port is None else server.port,
+        database=server.database or url.database,
+    )
 
 
 def _threshold(text: str | tuple[str, ...]) -> int | None:

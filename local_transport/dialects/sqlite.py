@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -22,7 +22,19 @@ from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
 from local_transport.dialects.columns import as_text, milliseconds
-from local_transport.dialects.port import LOCK_SECONDS, Batch, Change, Columns, Insert, Plan, Rows, Statement
+from local_transport.dialects.port import (
+    LOCK_SECONDS,
+    Batch,
+    Change,
+    Columns,
+    Insert,
+    Plan,
+    Rows,
+    Signals,
+    Statement,
+    wakeups_are_on,
+)
+from local_transport.dialects.watching import FileSignals
 from towpath.errors import TransportUnavailable, UnknownTransport
 
 _SQL: Final = sqlite.dialect()
@@ -81,13 +93,15 @@ class Sqlite:
         self._writer = threading.Lock()  # threads of one process take turns; SQLite alone would have them poll
 
     def engine(self, url: URL) -> Engine:
-        """``synchronous`` in the query is FULL (default) or NORMAL, which can lose the last commits at a power cut."""
+        """``synchronous`` in the query is FULL (default) or NORMAL, which can lose the last commits at a power cut;
+        ``wakeups`` is for ``signals``.
+        """
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise UnknownTransport(f"SQLite {sqlite3.sqlite_version} is too old; Towpath needs 3.35 or newer")
         synchronous = str(url.query.get("synchronous", "FULL")).upper()
-        unknown = sorted(set(url.query) - {"synchronous"})
-        if unknown or synchronous not in _SYNCHRONOUS:
-            raise UnknownTransport("a SQLite URL takes no options but ?synchronous=FULL or ?synchronous=NORMAL")
+        if set(url.query) - {"synchronous", "wakeups"} or synchronous not in _SYNCHRONOUS:
+            raise UnknownTransport("a SQLite URL takes no options but synchronous=FULL or NORMAL, and wakeups=off")
+        wakeups_are_on(url)  # what is wrong in it is said at once
         _check_file(url)
         engine = sa.create_engine(url.set(drivername="sqlite", query={}), hide_parameters=True)
 
@@ -105,6 +119,21 @@ class Sqlite:
             connection.exec_driver_sql(f"BEGIN{mode}")
 
         return engine
+
+    def signals(self, url: URL, engine: Engine) -> Signals | None:
+        """The file's count of commits; none with ``wakeups=off``."""
+        if not wakeups_are_on(url):
+            return None
+        file = Path(str(url.database)).absolute()
+        known = _identity(file)
+
+        def connect() -> sqlite3.Connection:
+            pooled = engine.raw_connection()
+            found: Any = pooled.driver_connection
+            pooled.detach()  # it tells of others' commits only, so nobody else may use it
+            return cast("sqlite3.Connection", found)
+
+        return FileSignals(connect, lambda: _identity(file) == known)
 
     @contextmanager
     def changing(self, engine: Engine) -> Iterator[Connection]:

@@ -35,6 +35,7 @@ from towpath.settlement import (
     Settled,
     SubscriptionPolicy,
 )
+from towpath.stopping import Stop
 from towpath.worker import Counts, Worker, WorkerOptions
 
 PATIENCE = 20.0
@@ -70,6 +71,8 @@ class FakeConsumer:
         self.on_receive: Callable[[], None] = lambda: None
         self.on_settle: Callable[[], None] = lambda: None
         self.closed = False
+        self.stopped = False
+        self.ends_receives = False
         self._changed = threading.Condition()
 
     def put(self, *deliveries: Delivery) -> None:
@@ -83,8 +86,9 @@ class FakeConsumer:
         self.on_receive()
         if self.faults:
             raise self.faults.pop(0)
-        with self._changed:  # a wait may end early, so no test waits long for a stop
-            self._changed.wait_for(lambda: self.ready, min(wait.total_seconds(), 0.02))
+        most = wait.total_seconds() if self.ends_receives else 0.02  # a wait may end early: no test waits for a stop
+        with self._changed:
+            self._changed.wait_for(lambda: self.ready or self.stopped, min(wait.total_seconds(), most))
             return [self.ready.popleft() for _ in range(min(limit, len(self.ready)))]
 
     def extend(self, extensions):
@@ -120,6 +124,11 @@ class FakeConsumer:
 
     def acknowledge_cancel(self, acknowledgements):
         return self._settle("acknowledge", acknowledgements, "discarded")
+
+    def stop_receiving(self):
+        with self._changed:
+            self.stopped = True
+            self._changed.notify_all()
 
     def close(self):
         self.closed = True
@@ -482,6 +491,57 @@ def test_a_worker_that_was_stopped_before_it_ran_claims_nothing(serving):
     worker.stop()
     assert worker.run() == Counts()
     assert transport.consumers[NAME].receives == []
+
+
+@pytest.fixture
+def interruptible(serving):
+    """A transport whose receives last until they bring something or are ended."""
+    transport = serving(completes)
+    transport.capabilities = frozenset({"exact_backlog", "receive_ends_at_stop"})
+    transport.consumers[NAME].ends_receives = True
+    return transport
+
+
+@pytest.mark.parametrize("end", [Worker.stop, Worker.abort])
+def test_a_stop_ends_a_receive_that_waits(interruptible, end):
+    consumer = interruptible.consumers[NAME]
+    with running(interruptible, WorkerOptions()) as (worker, future):
+        assert eventually(lambda: consumer.receives)
+        end(worker)
+        assert future.result(PATIENCE) == Counts()
+    assert consumer.receives == [(8, timedelta(minutes=10))]
+
+
+def test_a_receive_that_a_stop_does_not_end_is_a_short_one(serving):
+    transport = serving(completes)
+    with running(transport, WorkerOptions()) as (worker, future):
+        assert eventually(lambda: transport.consumers[NAME].receives)
+        worker.stop()
+        future.result(PATIENCE)
+    assert transport.consumers[NAME].receives[0] == (8, timedelta(seconds=2))
+
+
+def test_an_idle_receive_waits_no_longer_than_the_worker_may_be_idle(interruptible):
+    assert run(interruptible, WorkerOptions(idle_exit=timedelta(seconds=0.3))) == Counts()
+    first, *_ = interruptible.consumers[NAME].receives
+    assert timedelta(seconds=0.1) < first[1] <= timedelta(seconds=0.3)
+
+
+def test_a_receive_whose_claims_others_could_make_is_a_short_one(interruptible):
+    consumer = interruptible.consumers[NAME]
+    consumer.put(delivery(1))
+    assert run(interruptible, WorkerOptions(max_deliveries=1)).received == 1
+    assert consumer.receives == [(1, timedelta(seconds=2))]
+
+
+def test_a_call_to_be_made_at_a_stop_is_made_once_and_at_once_when_the_stop_came_before():
+    stop, calls = Stop(), []
+    stop.then(lambda: calls.append("before"))
+    assert (stop.is_set(), stop.wait(0), calls) == (False, False, [])
+    stop.set()
+    stop.set()
+    stop.then(lambda: calls.append("after"))
+    assert (stop.is_set(), stop.wait(0), calls) == (True, True, ["before", "after"])
 
 
 def test_what_a_receive_still_brings_after_a_stop_is_released_unrun(serving):
