@@ -122,7 +122,7 @@ class DatabaseConsumer:
 
     def complete(self, completions: Sequence[Completion]) -> list[SettleResult]:
         """They are over, and counted."""
-        return self._means.settles.complete(self._applied.id, [c.delivery for c in completions])
+        return self._freed(self._means.settles.complete(self._applied.id, [c.delivery for c in completions]))
 
     def retry(self, retrials: Sequence[Retrial]) -> list[SettleResult]:
         """They come again after their delays; their failures are kept."""
@@ -130,15 +130,15 @@ class DatabaseConsumer:
         done = [r for r, result in zip(retrials, results, strict=True) if isinstance(result, Settled)]
         if done:
             self._means.wakeups.due_in(self._applied.id, min(r.delay for r in done).total_seconds())
-        return results
+        return self._freed(results)
 
     def dead_letter(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
         """They are dead, and listed with reason and last error."""
-        return self._means.settles.dead_letter(self._applied.id, letters)
+        return self._freed(self._means.settles.dead_letter(self._applied.id, letters))
 
     def discard(self, discards: Sequence[Discard]) -> list[SettleResult]:
         """They are over, and counted as discarded."""
-        return self._means.settles.discard(self._applied.id, discards)
+        return self._freed(self._means.settles.discard(self._applied.id, discards))
 
     def release(self, releases: Sequence[Release]) -> list[SettleResult]:
         """They are due at once, and the attempt did not count."""
@@ -148,7 +148,9 @@ class DatabaseConsumer:
 
     def acknowledge_cancel(self, acknowledgements: Sequence[CancelAcknowledgement]) -> list[SettleResult]:
         """They are over, and counted as discarded."""
-        return self._means.settles.acknowledge_cancel(self._applied.id, [a.delivery for a in acknowledgements])
+        return self._freed(
+            self._means.settles.acknowledge_cancel(self._applied.id, [a.delivery for a in acknowledgements])
+        )
 
     def extend(self, extensions: Sequence[Extension]) -> list[SettleResult]:
         """They are held for another lease from now on, and their progress is kept."""
@@ -164,6 +166,16 @@ class DatabaseConsumer:
         ]
         return self._means.settles.renew(self._applied.id, renewals)
 
+    def _freed(self, results: list[SettleResult]) -> list[SettleResult]:
+        """A settle frees the delivery's key: have this process look for what follows on it, and once it stops, others.
+
+        While it goes on it has a free thread for that itself.
+        """
+        if self._applied.is_partitioned:
+            tell = self._means.wakeups.due if self._stopped else self._means.wakeups.ring
+            tell([self._applied.id])
+        return results
+
     def _backoff_seconds(self, policy: SubscriptionPolicy, delivery: Delivery) -> float:
         """How long after its lease's end the delivery stays hidden; not at all when that is its end."""
         if delivery.attempt >= policy.max_attempts:
@@ -173,7 +185,7 @@ class DatabaseConsumer:
     def stop_receiving(self) -> None:
         """Let a waiting ``receive`` end, and claim nothing more."""
         self._stopped = True
-        self._means.wakeups.wake(self._applied.id)
+        self._means.wakeups.ring([self._applied.id])
 
     def close(self) -> None:
         """The same. Leases run on."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from local_transport.connections import Database
 from local_transport.dialects.columns import Now
-from local_transport.tables import delivery, lane, subscription
+from local_transport.tables import delivery, lane, subscription, touched_lane
+
+# In the statement's text: a prepared statement is planned for any limit, and then all is read and sorted.
+_ONE: Final[sa.ColumnElement[int]] = sa.literal_column("1", sa.Integer())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,7 @@ class Look:
             Now().label("now"),
             sa.case((claimable, _first_delivery())).label("delivery_due_at"),
             sa.case((claimable, _first_lane())).label("lane_due_at"),
+            sa.and_(claimable, _is_touched()).label("touched"),
         )
         return sa.select(*columns).select_from(source).where(known.removed_at.is_(None))
 
@@ -56,15 +60,22 @@ class Look:
 def _first_delivery() -> sa.ScalarSelect[datetime]:
     held = delivery.c
     own = (held.subscription_id == subscription.c.id, held.lane.is_(None), held.due_at.is_not(None))
-    return sa.select(held.due_at).where(*own).order_by(held.due_at).limit(1).scalar_subquery()
+    return sa.select(held.due_at).where(*own).order_by(held.due_at).limit(_ONE).scalar_subquery()
 
 
 def _first_lane() -> sa.ScalarSelect[datetime]:
     held = lane.c
     own = (held.subscription_id == subscription.c.id, held.due_at.is_not(None))
-    return sa.select(held.due_at).where(*own).order_by(held.due_at).limit(1).scalar_subquery()
+    return sa.select(held.due_at).where(*own).order_by(held.due_at).limit(_ONE).scalar_subquery()
+
+
+def _is_touched() -> sa.Exists:
+    """Whether somebody changed deliveries of a lane without looking at it: a claim will."""
+    return sa.exists().where(touched_lane.c.subscription_id == subscription.c.id)
 
 
 def _due_in(row: sa.Row[Any]) -> float | None:
+    if row.touched:
+        return 0.0
     times = [at for at in (row.delivery_due_at, row.lane_due_at) if at is not None]
     return (min(times) - row.now).total_seconds() if times else None

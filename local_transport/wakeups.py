@@ -66,9 +66,9 @@ class Wakeups:
             self._hearing.start(self._random)
         self._lookout.wait(applied.id, rings, seconds, revision=applied.revision, after_a_ring=after_a_ring)
 
-    def wake(self, subscription_id: int) -> None:
-        """Wake those who wait for the subscription in this process, and tell nobody else."""
-        self._lookout.ring([subscription_id])
+    def ring(self, subscription_ids: Collection[int]) -> None:
+        """Wake those who wait for these subscriptions in this process, and tell nobody else."""
+        self._lookout.ring(subscription_ids)
 
     # Telling
 

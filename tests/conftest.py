@@ -12,6 +12,7 @@ import pytest
 from local_transport.connections import Database
 from local_transport.schema import upgrade
 from tests.servers.localstack import Aws, LocalStackUnavailable, private_localstack
+from tests.servers.pgbouncer import PgBouncerUnavailable, pooled
 from tests.servers.postgres import PostgresUnavailable, fresh_database, private_cluster
 
 
@@ -58,6 +59,17 @@ def postgres_server() -> Iterator[str]:
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """The URL of a new, empty PostgreSQL database."""
     with fresh_database(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture
+def pooled_url(postgres_url: str) -> Iterator[str]:
+    """The URL of the same new database by way of a PgBouncer in transaction mode."""
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(pooled(postgres_url))
+        except PgBouncerUnavailable as error:
+            left_out("PgBouncer", str(error))
         yield url
 
 

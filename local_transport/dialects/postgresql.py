@@ -286,13 +286,15 @@ def listening_url(url: URL) -> URL | None:
         server = None
     if server is None or server.get_backend_name() != "postgresql":
         raise UnknownTransport("listen must be the URL of the server itself, such as postgresql://host:5432")
-    same_host = server.host is None
-    return _libpq(url.update_query_dict(server.query)).set(
-        username=server.username or url.username,
-        password=server.password or url.password,
-        host=url.host if same_host else server.host,
-        port=url.port if same_host and server.port is None else server.port,
+    is_named, has_user = server.host is not None, server.username is not None
+    return URL.create(
+        "postgresql+psycopg",
+        username=server.username if has_user else url.username,
+        password=server.password if has_user else url.password,
+        host=server.host if is_named else url.host,
+        port=server.port if is_named or server.port is not None else url.port,
         database=server.database or url.database,
+        query=_libpq(url.update_query_dict(server.query)).query,
     )
 
 

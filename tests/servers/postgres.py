@@ -43,7 +43,7 @@ def private_cluster(options: tuple[str, ...] = ()) -> Iterator[str]:
         _check_reachable(given)
         yield given
         return
-    binaries, user = _binaries(), _user()
+    binaries, user = _binaries(), server_user()
     with tempfile.TemporaryDirectory(prefix="towpath-pg-", ignore_cleanup_errors=True) as folder:
         if user is not None:
             shutil.chown(folder, user)
@@ -88,7 +88,7 @@ def _binaries() -> Path:
     raise PostgresUnavailable(f"there are no PostgreSQL programs here; install a server or set {URL_VARIABLE}")
 
 
-def _user() -> str | None:
+def server_user() -> str | None:
     """Whom the server runs as: PostgreSQL refuses to run as root. ``None`` is the user of this process."""
     if os.geteuid() != 0:
         return None
@@ -107,7 +107,7 @@ def _make_cluster(binaries: Path, data: Path, user: str | None) -> None:
 
 @contextmanager
 def _served(binaries: Path, data: Path, user: str | None, options: tuple[str, ...]) -> Iterator[str]:
-    port = _free_port()
+    port = free_port()
     command = [
         binaries / "postgres",
         "-D",
@@ -131,7 +131,8 @@ def _served(binaries: Path, data: Path, user: str | None, options: tuple[str, ..
         _stop(server, data / "postmaster.pid")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
