@@ -1,13 +1,9 @@
 """The transports that the suite runs on, and the matrix that it prints at its end."""
 
-from contextlib import closing
-
 import pytest
 
 from bundling.build import BundleRequest, build
 from bundling.target import host_target
-from local_transport.connections import Database
-from local_transport.schema import upgrade
 from tests.conformance.harness import FUNCTION, DatabaseHarness, LambdaHarness, PolledHarness
 
 TRANSPORTS = ("sqlite", "postgresql", "aws-worker", "aws-lambda")
@@ -36,13 +32,10 @@ def harness(request, tmp_path, monkeypatch):
     """Each transport in turn."""
     monkeypatch.syspath_prepend(FUNCTION)
     if request.param == "sqlite":
-        return DatabaseHarness(
-            name="sqlite", url=f"sqlite:///{tmp_path / 'suite.db'}", folder=tmp_path, environment=monkeypatch
-        )
+        url = request.getfixturevalue("sqlite_tables_url")
+        return DatabaseHarness(name="sqlite", url=url, folder=tmp_path, environment=monkeypatch)
     if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-        with closing(Database(url)) as database:
-            upgrade(database)
+        url = request.getfixturevalue("postgres_tables_url")
         return DatabaseHarness(name="postgresql", url=url, folder=tmp_path, environment=monkeypatch)
     aws = request.getfixturevalue("aws")
     if request.param == "aws-worker":
