@@ -155,6 +155,26 @@ class SubscriptionNotFound(TowpathError):
         super().__init__(f"there is no subscription {name!r}; {repair}")
 
 
+class DeliveryNotFound(TowpathError):
+    """The transport has no delivery of this id in the state that was asked for: it may have ended meanwhile."""
+
+    def __init__(self, delivery_id: str, what: str) -> None:
+        self.delivery_id = delivery_id
+        super().__init__(f"there is no {what} {delivery_id!r}; it may have ended meanwhile: list them again")
+
+
+class InvalidSelection(TowpathError):
+    """A condition or a cursor cannot be read, so nothing was looked for and nothing changed."""
+
+
+class InvalidEdit(TowpathError):
+    """The edited message breaks the contract, so the dead letter stays as it is; ``code`` is the publish error's."""
+
+    def __init__(self, code: str, problem: str) -> None:
+        self.code = code
+        super().__init__(f"the edited message is refused ({code}): {problem}")
+
+
 class NothingApplied(TowpathError):
     """The database has no subscriptions: nothing is applied to it yet, or it is not the one that was meant."""
 

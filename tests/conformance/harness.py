@@ -166,7 +166,7 @@ class WorkerRunning:
         return _chosen([json.loads(line) for line in lines], subscription)
 
     def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
-        return self.transport.operator().dead_letters(subscription, 100)
+        return list(self.transport.operator().dead_letters(subscription, 100))
 
     def _start_worker(self, subscription: str, *options: str, **variables: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "towpath", "work", subscription, "--transport", self.url]
@@ -354,7 +354,7 @@ class LambdaRunning:
         return _chosen(self.seen, subscription)
 
     def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
-        return self.transport.operator().dead_letters(subscription, 100)
+        return list(self.transport.operator().dead_letters(subscription, 100))
 
     def _collect(self) -> bool:
         received = self.sqs.receive_message(QueueUrl=self.observer_url, MaxNumberOfMessages=10, WaitTimeSeconds=0)
