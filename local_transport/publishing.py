@@ -11,7 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from local_transport.applied import AppliedSubscription, AppliedTopic, TopologyReader
+from local_transport.applied import AppliedSubscription, AppliedTopic, AppliedTopology, TopologyReader
 from local_transport.checking import Checked, Draft, check, comparable, ids_of, rejection
 from local_transport.connections import Database, run_again
 from local_transport.deduplication import Deduplicator, Keyed
@@ -88,6 +88,14 @@ class DatabasePublisher:
         with self._database.writing() as connection:
             self._database.dialect.share_topology(connection)
             return self._write(connection, checked)
+
+    def publish_to(self, connection: Connection, topic: str, target: AppliedTopic, new: NewMessage) -> PublishResult:
+        """Publish one message to just what ``target`` has, in a transaction of our own that shares the topology."""
+        applied = AppliedTopology(revision=0, topics={topic: target}, subscriptions={})
+        checked = check(applied, topic, [new], ids_of([new], self._sources), self._sources)
+        if not checked.drafts:
+            return checked.rejected[0]
+        return self._writer.write(connection, target, checked.drafts).by_position[0]
 
     def _write(self, connection: Connection, checked: Checked) -> _Written:
         applied = self._reader.current(connection)

@@ -9,11 +9,14 @@ from typing import Final, Self
 
 from sqlalchemy.engine import Connection
 
+from local_transport.acting import Actions
 from local_transport.applied import TopologyReader, desired
 from local_transport.applying import apply
 from local_transport.connections import Database
 from local_transport.consumer import DatabaseConsumer, Means
+from local_transport.editing import Editor
 from local_transport.operating import DatabaseOperator
+from local_transport.pacing import Pacer
 from local_transport.publishing import DatabasePublisher
 from local_transport.schema import require_current
 from local_transport.settles import Settles
@@ -29,6 +32,8 @@ from towpath.validation import require_messages
 
 CAPABILITIES: Final[frozenset[Capability]] = frozenset(
     {
+        "cancel_in_flight",
+        "cancel_pending",
         "delay",
         "detects_duplicate_id",
         "exact_backlog",
@@ -36,6 +41,7 @@ CAPABILITIES: Final[frozenset[Capability]] = frozenset(
         "expires_leases_itself",
         "counts_completions",
         "keeps_progress",
+        "list_partitions",
         "pause_at_once",
         "receive_ends_at_stop",
         "release_refunds_attempt",
@@ -94,8 +100,15 @@ class DatabaseTransport:
         return DatabaseConsumer(means, subscription)
 
     def operator(self) -> Operator:
-        """Counts and dead letters."""
-        return DatabaseOperator(self._database, self._reader)
+        """What an operator sees and may do. Each has statements of its own: keep it for as long as it is used."""
+        due = self._wakeups.due
+        return DatabaseOperator(
+            database=self._database,
+            reader=self._reader,
+            actions=Actions(self._database, self._reader, due, Pacer()),
+            editor=Editor(self._database, self._reader, self._publisher, due),
+            due=due,
+        )
 
     def apply(self, manifest: Manifest) -> Applied:
         """Make topics and subscriptions equal to ``manifest``, in one transaction.
