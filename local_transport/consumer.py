@@ -8,15 +8,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import Final
 
 from local_transport.applied import AppliedSubscription, TopologyReader, unknown_subscription
-from local_transport.claims import Claimed, Claims
+from local_transport.claims import Claims
 from local_transport.connections import Database, run_again
 from local_transport.details import ATTEMPTS_EXCEEDED
+from local_transport.lane_claims import PartitionedClaims
+from local_transport.leasing import Claimed
 from local_transport.settles import Renewal, Settles
 from local_transport.wakeups import Wakeups
 from towpath.backoff import Random
-from towpath.errors import Unsupported
 from towpath.ports import Extension
 from towpath.settlement import (
     CancelAcknowledgement,
@@ -30,6 +33,8 @@ from towpath.settlement import (
     SettleResult,
     SubscriptionPolicy,
 )
+
+EXPIRED: Final = "Expired"  # why a delivery was discarded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +53,7 @@ class Means:
 class DatabaseConsumer:
     """The consumer of one subscription. Thread-safe.
 
-    Raises ``SubscriptionNotFound`` when it is made, and ``Unsupported`` for a partition mode that cannot be served.
+    Raises ``SubscriptionNotFound`` when it is made.
     """
 
     def __init__(self, means: Means, name: str) -> None:
@@ -74,7 +79,7 @@ class DatabaseConsumer:
         wakeups, after_a_ring = self._means.wakeups, False
         while not (self._stopped or wakeups.closed):
             rings = wakeups.rings(self._applied.id)
-            deliveries = self._claim(limit)
+            deliveries = self._claim(limit, wait)
             left = deadline - self._means.monotonic()
             if deliveries or left <= 0:
                 return deliveries
@@ -82,14 +87,18 @@ class DatabaseConsumer:
             after_a_ring = True
         return []
 
-    def _claim(self, limit: int) -> list[Delivery]:
-        """Claim, and again while a claim only made deliveries dead or was refused for an outdated policy."""
+    def _claim(self, limit: int, wait: timedelta) -> list[Delivery]:
+        """Claim, and again while a claim only ended deliveries or was refused for an outdated policy.
+
+        Who does not wait is told all there is; who waits looks again soon enough.
+        """
         while True:
-            claimed = run_again(lambda: self._claims.claim(limit), self._means.random)
-            self._report_ended(claimed)
+            claim = self._claims.claim if wait > timedelta(0) else self._claims.claim_all
+            claimed = run_again(partial(claim, limit), self._means.random)
+            self._end(claimed)
             if claimed.deliveries:
                 return claimed.deliveries
-            if not claimed.ended and not self._is_outdated():
+            if not claimed.count and not self._is_outdated():
                 return []
 
     def _is_outdated(self) -> bool:
@@ -107,16 +116,33 @@ class DatabaseConsumer:
             raise unknown_subscription(self._name, known)
         return known[self._name]
 
-    def _claims_of(self, applied: AppliedSubscription) -> Claims:
-        if applied.is_partitioned:
-            mode = applied.policy.partition_mode
-            raise Unsupported(f"subscription {self._name!r} has partition mode {mode}, which no worker serves yet")
-        return Claims(self._means.database, applied, self._means.random)
+    def _claims_of(self, applied: AppliedSubscription) -> Claims | PartitionedClaims:
+        make = PartitionedClaims if applied.is_partitioned else Claims
+        return make(self._means.database, applied, self._means.random, self._means.monotonic)
 
-    def _report_ended(self, claimed: Claimed) -> None:
+    def _end(self, claimed: Claimed) -> None:
+        """Have nobody handle what is over: past its expiry, cancelled while its holder was gone, or dead by this claim.
+
+        Should the database not answer, it is met again when the lease of this claim ends.
+        """
         for delivery_id in claimed.ended:
-            facts = {"subscription": self._name, "delivery_id": delivery_id, "reason": ATTEMPTS_EXCEEDED}
-            self._means.log.error("delivery dead", extra=facts | {"state": "dead"})
+            self._report(delivery_id, "dead", ATTEMPTS_EXCEEDED)
+        if claimed.expired:
+            discards = [Discard(delivery=delivery, reason=EXPIRED) for delivery in claimed.expired]
+            self._report_discarded(claimed.expired, self.discard(discards), EXPIRED)
+        if claimed.cancelled:
+            acknowledged = [CancelAcknowledgement(delivery=delivery) for delivery in claimed.cancelled]
+            self._report_discarded(claimed.cancelled, self.acknowledge_cancel(acknowledged), "cancelled")
+
+    def _report_discarded(self, deliveries: list[Delivery], results: list[SettleResult], reason: str) -> None:
+        for delivery, result in zip(deliveries, results, strict=True):
+            if isinstance(result, Settled):
+                self._report(delivery.id, result.state, reason)
+
+    def _report(self, delivery_id: str, state: str, reason: str) -> None:
+        level = logging.ERROR if state == "dead" else logging.INFO
+        facts = {"subscription": self._name, "delivery_id": delivery_id, "state": state, "reason": reason}
+        self._means.log.log(level, "delivery %s", state, extra=facts)
 
     # Settling
 

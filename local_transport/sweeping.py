@@ -10,11 +10,11 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
-from local_transport.claims import delivery_id
 from local_transport.connections import Database
 from local_transport.details import ATTEMPTS_EXCEEDED, ended_by_lease
 from local_transport.dialects.columns import LIMIT, Now, moment
 from local_transport.dialects.port import Change, Rows
+from local_transport.leasing import delivery_id
 from local_transport.tables import delivery, subscription, tally
 
 _BATCH: Final = 500  # deliveries in one transaction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -46,8 +46,19 @@ class Change:
     read: Callable[[FromClause], sa.Select[Any]] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Rows that are chosen, and locked where a database locks rows, then a change that goes by them.
+
+    What ``change`` makes of the chosen rows may refer to them everywhere. It is run even when none was chosen.
+    """
+
+    choose: sa.Select[Any] | sa.CompoundSelect[Any]
+    change: Callable[[FromClause], Change]
+
+
 class Plan(Protocol):
-    """A ``Change`` made ready to run: all of it happens, or nothing."""
+    """A ``Change`` or ``Choice`` made ready to run: all of it happens, or nothing."""
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
         """Make the change; answers what is read, or the rows that were changed."""
@@ -56,7 +67,7 @@ class Plan(Protocol):
 class Statement:
     """A statement that takes from a mapping the parameters that it has."""
 
-    def __init__(self, statement: sa.Select[Any] | UpdateBase, dialect: SqlDialect) -> None:
+    def __init__(self, statement: sa.Select[Any] | sa.CompoundSelect[Any] | UpdateBase, dialect: SqlDialect) -> None:
         self._statement = statement
         binds = statement.compile(dialect=dialect).binds.values()
         self._names = {bind.key for bind in binds if bind.required}
@@ -121,6 +132,7 @@ class Dialect(Protocol):
     """One kind of database."""
 
     makes_own_schema: bool  # an empty one is given its tables at the first connect
+    keeps_entries: bool  # an index keeps what was deleted for as long as an old transaction may look at it
     looks_before_it_locks: bool  # a change locks everything, so first look whether there is anything to change
 
     def engine(self, url: URL) -> Engine:
@@ -144,7 +156,7 @@ class Dialect(Protocol):
     def statement(self, statement: sa.Select[Any] | UpdateBase) -> Statement:
         """``statement`` made ready."""
 
-    def plan(self, change: Change) -> Plan:
+    def plan(self, change: Change | Choice) -> Plan:
         """``change`` made ready."""
 
     def insert(self, table: sa.Table) -> Insert:
@@ -158,6 +170,12 @@ class Dialect(Protocol):
 
     def share_topology_for_caller(self, connection: Connection) -> None:
         """The same in somebody else's transaction, whose settings are left alone."""
+
+    def queue_publishers(self, connection: Connection, lanes: Collection[tuple[int, int]]) -> None:
+        """Wait for every open transaction that did the same with one of these lanes (subscription's id, lane), and
+        have those that come wait for this one. To be called once in a transaction, before what it publishes gets its
+        places.
+        """
 
     def own_topology(self, connection: Connection) -> None:
         """Wait until nobody shares the topology and keep everybody from it until the transaction ends."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
@@ -19,11 +19,19 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
+from local_transport.dialects.advisory import (
+    OWN_TOPOLOGY,
+    QUEUE_PUBLISHERS,
+    SHARE_TOPOLOGY,
+    SHARE_TOPOLOGY_ALONE,
+    TRY_TO_SWEEP,
+    publishing_locks,
+)
 from local_transport.dialects.listening import NotifySignals
 from local_transport.dialects.port import (
-    LOCK_SECONDS,
     Batch,
     Change,
+    Choice,
     Columns,
     Insert,
     Plan,
@@ -51,9 +59,6 @@ _CONNECTION: Final[Mapping[str, Any]] = {
 }
 
 RV = TypeVar("RV")
-
-_LOCK_SPACE: Final = 0x746F77  # the first half of Towpath's advisory lock keys: "tow"
-_TOPOLOGY_LOCK, _SWEEP_LOCK = 1, 2
 
 
 class _BoundedConnection(psycopg.Connection[Any]):
@@ -115,7 +120,8 @@ class _UnnestBatch:
 class _OneStatement:
     """A change and all that follows as one statement with common table expressions."""
 
-    def __init__(self, change: Change) -> None:
+    def __init__(self, planned: Change | Choice) -> None:
+        change = planned if isinstance(planned, Change) else planned.change(planned.choose.cte("chosen"))
         changed = change.change.cte("changed")
         read = sa.select(changed) if change.read is None else change.read(changed)
         follows = [follow(changed).cte(f"then_{i}") for i, follow in enumerate(change.then)]
@@ -131,6 +137,7 @@ class PostgreSql:
     """
 
     makes_own_schema = False
+    keeps_entries = True
     looks_before_it_locks = False
 
     def __init__(self) -> None:
@@ -216,7 +223,7 @@ class PostgreSql:
         """The statement, made ready."""
         return Statement(statement, _SQL)
 
-    def plan(self, change: Change) -> Plan:
+    def plan(self, change: Change | Choice) -> Plan:
         """The change, made ready."""
         return _OneStatement(change)
 
@@ -226,19 +233,26 @@ class PostgreSql:
 
     def share_topology(self, connection: Connection) -> None:
         """A shared advisory lock until the transaction ends."""
-        connection.execute(_SHARE_TOPOLOGY)
+        connection.execute(SHARE_TOPOLOGY)
 
     def share_topology_for_caller(self, connection: Connection) -> None:
         """The same lock alone."""
-        connection.execute(_SHARE_TOPOLOGY_ALONE)
+        connection.execute(SHARE_TOPOLOGY_ALONE)
+
+    def queue_publishers(self, connection: Connection, lanes: Collection[tuple[int, int]]) -> None:
+        """Advisory locks until the transaction ends, in sorted order."""
+        if lanes:
+            locks = publishing_locks(lanes)
+            parameters = {"kinds": [kind for kind, _ in locks], "keys": [key for _, key in locks]}
+            connection.execute(QUEUE_PUBLISHERS, parameters)
 
     def own_topology(self, connection: Connection) -> None:
         """The exclusive advisory lock until the transaction ends."""
-        connection.execute(_OWN_TOPOLOGY)
+        connection.execute(OWN_TOPOLOGY)
 
     def try_to_sweep(self, connection: Connection) -> bool:
         """Whether the sweeper's advisory lock was free."""
-        return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(_LOCK_SPACE, _SWEEP_LOCK))))
+        return bool(connection.scalar(TRY_TO_SWEEP))
 
     def lacks_tables(self, error: BaseException) -> bool:
         """Undefined table or column."""
@@ -255,13 +269,6 @@ class PostgreSql:
 
 
 _TROUBLE: Final = ("25006", "42501")  # read-only transaction, insufficient privilege
-
-# The lock wait is bounded for this transaction alone; the target list of a SELECT is evaluated from left to right.
-_BOUNDED_WAIT: Final = sa.func.set_config("lock_timeout", f"{LOCK_SECONDS}s", sa.true())
-_SHARE_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock_shared(_LOCK_SPACE, _TOPOLOGY_LOCK))
-_SHARE_TOPOLOGY_ALONE: Final = sa.select(sa.func.pg_advisory_xact_lock_shared(_LOCK_SPACE, _TOPOLOGY_LOCK))
-_OWN_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock(_LOCK_SPACE, _TOPOLOGY_LOCK))
-
 
 _OWN: Final = ("prepare_threshold", "answer_timeout", "wakeups", "listen")  # of the query; the rest is libpq's
 

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
@@ -26,6 +26,7 @@ from local_transport.dialects.port import (
     LOCK_SECONDS,
     Batch,
     Change,
+    Choice,
     Columns,
     Insert,
     Plan,
@@ -66,27 +67,41 @@ class _JsonBatch:
 class _SeveralStatements:
     """A change, then each statement that follows, in one transaction that locks out every other writer."""
 
-    def __init__(self, change: Change) -> None:
-        columns = {str(column.key): column.type for column in change.change.exported_columns}
-        self._changed = _JsonBatch("changed", columns)
+    def __init__(self, planned: Change | Choice) -> None:
+        self._choose: Statement | None = None
+        if isinstance(planned, Change):
+            change = planned
+        else:
+            self._chosen = _JsonBatch("chosen", _types(planned.choose.exported_columns))
+            self._choose = Statement(planned.choose, _SQL)
+            change = planned.change(self._chosen.rows)
+        self._changed = _JsonBatch("changed", _types(change.change.exported_columns))
         self._change = Statement(change.change, _SQL)
         self._then = [Statement(follow(self._changed.rows), _SQL) for follow in change.then]
         self._read = None if change.read is None else Statement(change.read(self._changed.rows), _SQL)
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
-        changed = self._change.run(connection, parameters).all()
-        if not changed:
+        known = dict(parameters)
+        if self._choose is not None:
+            known |= self._chosen.bind(self._choose.run(connection, known))
+        changed = self._change.run(connection, known).all()
+        if not changed and self._choose is None:
             return changed
-        known = {**parameters, **self._changed.bind(changed)}
+        known |= self._changed.bind(changed)
         for statement in self._then:
             statement.run(connection, known)
         return changed if self._read is None else self._read.run(connection, known).all()
+
+
+def _types(columns: Iterable[sa.ColumnElement[Any]]) -> Columns:
+    return {str(column.key): column.type for column in columns}
 
 
 class Sqlite:
     """SQLite 3.35 and newer, a file in WAL mode. One writer at a time: every writing transaction begins as one."""
 
     makes_own_schema = True
+    keeps_entries = False
     looks_before_it_locks = True
 
     def __init__(self) -> None:
@@ -166,7 +181,7 @@ class Sqlite:
         """The statement, made ready."""
         return Statement(statement, _SQL)
 
-    def plan(self, change: Change) -> Plan:
+    def plan(self, change: Change | Choice) -> Plan:
         """The change, made ready."""
         return _SeveralStatements(change)
 
@@ -179,6 +194,9 @@ class Sqlite:
 
     def share_topology_for_caller(self, connection: Connection) -> None:
         """Nothing to do: once it writes it is alone."""
+
+    def queue_publishers(self, connection: Connection, lanes: Collection[tuple[int, int]]) -> None:
+        """Nothing to do: once it writes a transaction is alone."""
 
     def own_topology(self, connection: Connection) -> None:
         """Nothing to do: a writing transaction is alone."""

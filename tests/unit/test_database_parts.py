@@ -9,7 +9,7 @@ from sqlalchemy.engine import make_url
 
 from local_transport.applied import AppliedTopic, AppliedTopology, TopicPolicy, desired
 from local_transport.checking import check, comparable, ids_of
-from local_transport.claims import delivery_id, growing_attempts
+from local_transport.leasing import delivery_id, growing_attempts
 from local_transport.details import failure_texts, kept_text
 from local_transport.dialects import dialect_of
 from local_transport.dialects.columns import Moment, milliseconds
