@@ -13,7 +13,7 @@ from psycopg.abc import PQGen
 from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.dml import UpdateBase
@@ -162,6 +162,11 @@ class PostgreSql:
         )
         _test_idle_connections(engine)
 
+        @event.listens_for(engine, "handle_error")
+        def _give_up(context: ExceptionContext) -> None:
+            if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+                context.is_disconnect = True  # the pool makes new connections, to where writes are taken by now
+
         @event.listens_for(engine, "do_connect")
         def _connect(_dialect: object, _entry: object, args: list[Any], options: dict[str, Any]) -> _BoundedConnection:
             made = _BoundedConnection.connect(*args, **options)
@@ -268,7 +273,8 @@ class PostgreSql:
         return getattr(error, "sqlstate", None) in ("40001", "40P01")  # serialization failure, deadlock
 
 
-_TROUBLE: Final = ("25006", "42501")  # read-only transaction, insufficient privilege
+_READ_ONLY: Final = "25006"  # a server that lost its role, and kept its connections
+_TROUBLE: Final = (_READ_ONLY, "42501")  # insufficient privilege
 
 _OWN: Final = ("prepare_threshold", "answer_timeout", "wakeups", "listen")  # of the query; the rest is libpq's
 

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.dml import UpdateBase
@@ -42,6 +42,8 @@ _SQL: Final = sqlite.dialect()
 _OLDEST_SQLITE: Final = (3, 35, 0)  # RETURNING
 _SYNCHRONOUS: Final = ("FULL", "NORMAL")
 _DEFECTS: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_MISUSE)
+# A connection that was opened while its file was read-only stays so, and one whose file failed may be of no more use.
+_STUCK: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _IMMEDIATE: Final = "towpath_immediate"
 
 
@@ -127,6 +129,11 @@ class Sqlite:
             _set_pragmas(connection, synchronous)
 
         _watch_file(engine, Path(str(url.database)).absolute())  # from here on the file is there
+
+        @event.listens_for(engine, "handle_error")
+        def _give_up(context: ExceptionContext) -> None:
+            if getattr(context.original_exception, "sqlite_errorcode", 0) & 0xFF in _STUCK:
+                context.is_disconnect = True  # the pool makes new connections
 
         @event.listens_for(engine, "begin")
         def _begin(connection: Connection) -> None:

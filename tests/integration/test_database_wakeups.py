@@ -3,17 +3,11 @@
 A transport of its own stands for a process of its own: it shares nothing with another but the database.
 """
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -26,6 +20,7 @@ from local_transport.dialects.port import Heard
 from local_transport.lookout import DEAF_SECONDS, LONGEST_SECONDS
 from local_transport.schema import upgrade
 from tests.servers.topologies import on_database
+from tests.servers.working import FUNCTION, observations, workers
 from towpath import NewMessage, connect
 from towpath.errors import SubscriptionNotFound, TransportUnavailable, UnknownTransport
 from towpath.settlement import Failure, Release, Retrial
@@ -33,7 +28,6 @@ from towpath.worker import Worker, WorkerOptions
 
 NOW, LONG = timedelta(0), timedelta(seconds=120)
 PATIENCE = 60.0
-FUNCTION = Path(__file__).parents[1] / "conformance" / "function"
 FAILURE = Failure(type="Error", message="failed")
 SUBSCRIPTIONS = {"convert": {"topic": "documents"}, "archive": {"topic": "documents", "filter": {"kind": ["pdf"]}}}
 TOPOLOGY = on_database({"documents": {}}, SUBSCRIPTIONS)
@@ -443,29 +437,6 @@ SCRIPTED = {
 }
 
 
-@contextmanager
-def workers(url, folder, count):
-    """Worker processes; they must end well, and have nothing to complain of."""
-    command = [sys.executable, "-m", "towpath", "work", "*", "--transport", url, "--concurrency", "4"]
-    environment = os.environ | {"CONFORMANCE_OBSERVER": f"file://{folder}/observations.jsonl"}
-    logs = [folder / f"worker-{number}.log" for number in range(count)]
-    processes = []
-    for log in logs:
-        with log.open("wb") as output:
-            processes.append(subprocess.Popen(command, cwd=FUNCTION, env=environment, stdout=output, stderr=output))
-    yield
-    for process in processes:
-        process.send_signal(signal.SIGTERM)
-    assert [process.wait(PATIENCE) for process in processes] == [0] * count
-    text = "".join(log.read_text() for log in logs)
-    assert "cannot" not in text, text
-
-
-def observations(folder):
-    file = folder / "observations.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
 def scripted(*script, **more):
     return NewMessage(payload={"script": list(script)}, **more)
 
@@ -476,7 +447,7 @@ def test_publish_work_retry_and_dead_letter_behind_pgbouncer_by_two_processes(on
     url = with_option(pooled_url, f"listen=postgresql://{direct.host}:{direct.port}")
     with connect(url) as transport:
         transport.apply(on_database({"documents": {}}, SCRIPTED))
-        with workers(url, tmp_path, 2):
+        with workers(url, tmp_path, 2, "--concurrency", "4") as logs:
             assert eventually(lambda: listening(on_postgresql) == 2)
             published(transport, scripted("retry:0.2", "complete"), scripted("error"), scripted("fatal"))
             published(transport, *(scripted("complete", attributes={"keyed": "yes"}) for _ in range(10)))
@@ -489,6 +460,7 @@ def test_publish_work_retry_and_dead_letter_behind_pgbouncer_by_two_processes(on
             done = [10, 1 + 10 + completes]
             assert eventually(lambda: [row.completed for row in transport.operator().stats()] == done)
             assert eventually(lambda: [row.dead for row in transport.operator().stats()] == [0, 2])
+        assert not [log for log in logs if "cannot" in log.read_text()]
         letters = transport.operator().dead_letters("work", 10)
         assert {letter.error.partition(":")[0] for letter in letters} == {"RuntimeError", "FatalError"}
         assert sorted(letter.attempts for letter in letters) == [1, 2]
