@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection, Row
 from local_transport.applied import TopologyReader
 from local_transport.auditing import record
 from local_transport.changes import CHOSEN, cancel, drop, give_back
-from local_transport.claims import delivery_id
+from local_transport.leasing import delivery_id
 from local_transport.connections import Database, run_again
 from local_transport.details import kept_text
 from local_transport.dialects.columns import Now, moment

@@ -1,10 +1,11 @@
-"""The statements by which an operator changes deliveries that nobody, or somebody else, holds.
+"""The statements by which an operator, or a sweep, changes deliveries that nobody, or somebody else, holds.
 
 ``chosen`` are rows with the delivery's key and the lease token that it had when it was chosen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -43,15 +44,13 @@ def drop(chosen: FromClause) -> Change:
     dropped = sa.delete(delivery).where(
         key.in_(sa.select(chosen.c.ordinal, chosen.c.subscription, chosen.c.token)), ~in_state("leased")
     )
-    return Change(
-        change=dropped.returning(*_RETURNED),
-        then=[
-            lambda gone: into_history(gone, "discarded", _REASON),
-            lambda gone: into_tally(gone, "discarded"),
-            touch,
-            without_details,
-        ],
-    )
+    return _discarding(dropped, lambda _: _REASON)
+
+
+def drop_those(keys: sa.CTE, reason: Callable[[FromClause], sa.ColumnElement[Any]]) -> Change:
+    """Deliveries with these ``keys``, whose rows are locked, are gone, and history has them with their ``reason``."""
+    key = sa.tuple_(_HELD.message_ordinal, _HELD.subscription_id)
+    return _discarding(sa.delete(delivery).where(key.in_(sa.select(*(keys.c[name] for name in KEY)))), reason)
 
 
 def cancel(dialect: Dialect, chosen: FromClause) -> Change:
@@ -80,3 +79,15 @@ def _same(chosen: FromClause) -> tuple[sa.ColumnElement[Any], ...]:
 def _with(changed: FromClause, reason: sa.ColumnElement[Any]) -> sa.Select[Any]:
     keys = (changed.c[name] for name in KEY)
     return sa.select(*keys, reason).where(sa.true())  # SQLite takes ON CONFLICT for the ON of a join without it
+
+
+def _discarding(dropped: sa.Delete, reason: Callable[[FromClause], sa.ColumnElement[Any]]) -> Change:
+    return Change(
+        change=dropped.returning(*_RETURNED),
+        then=[
+            lambda gone: into_history(gone, "discarded", reason(gone)),
+            lambda gone: into_tally(gone, "discarded"),
+            touch,
+            without_details,
+        ],
+    )

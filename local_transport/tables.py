@@ -118,7 +118,7 @@ delivery: Final = Table(
     ),
     Index("towpath_delivery_dead", "subscription_id", "dead_since", **only_where("dead_since IS NOT NULL")),
     Index("towpath_delivery_ending", "ends_at", **only_where("ends_at IS NOT NULL")),
-    Index("towpath_delivery_expiring", "expires_at", **only_where("expires_at IS NOT NULL")),
+    Index("towpath_delivery_expiring", "expires_at", **only_where("expires_at IS NOT NULL AND dead_since IS NULL")),
     **KEYED,
 )
 

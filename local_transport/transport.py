@@ -64,7 +64,7 @@ class DatabaseTransport:
         self._settles = Settles(database)
         sources = Sources(clock=utc_now, random_bytes=os.urandom)
         self._publisher = DatabasePublisher(database, self._reader, sources, self._wakeups)
-        self._sweep = Sweep(database, log)
+        self._sweep = Sweep(database, self._wakeups.due, log, Pacer())
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -118,9 +118,9 @@ class DatabaseTransport:
         return apply(self._database, manifest)
 
     def sweep(self) -> int:
-        """Make deliveries dead whose last attempt's lease is over; answers how many. Raises ``TransportUnavailable``.
+        """End deliveries whose time is over, and remove what was kept for long enough, until nothing is due.
 
-        Claims do the same for what they meet; this is for subscriptions that nobody claims from.
+        Answers how many rows that were; 0 while another process sweeps. Raises ``TransportUnavailable``.
         """
         return self._sweep.run()
 

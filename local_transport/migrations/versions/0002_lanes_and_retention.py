@@ -41,7 +41,7 @@ def upgrade() -> None:
 
 def _add_expiry() -> None:
     op.add_column("towpath_delivery", Column("expires_at", Moment))
-    expiring = only_where("expires_at IS NOT NULL")
+    expiring = only_where("expires_at IS NOT NULL AND dead_since IS NULL")
     op.create_index("towpath_delivery_expiring", "towpath_delivery", ["expires_at"], **expiring)
 
 
