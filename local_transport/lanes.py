@@ -26,6 +26,7 @@ from local_transport.dialects import Dialect
 from local_transport.dialects.columns import Now, moment
 from local_transport.dialects.port import Change, Plan, Rows
 from local_transport.tables import delivery, lane, touched_lane
+from towpath.errors import TransportUnavailable
 
 LaneMode = Literal["exclusive", "ordered"]
 _MODES: Final[tuple[LaneMode, ...]] = get_args(LaneMode)
@@ -94,6 +95,19 @@ def next_due(mode: LaneMode, of: FromClause) -> sa.ScalarSelect[int]:
     return found.with_for_update(key_share=True, of=delivery).scalar_subquery()
 
 
+def other_is_due(changed: FromClause) -> sa.Exists:
+    """Whether the exclusive lane of a changed delivery has another that is due."""
+    others = (delivery.c.due_at <= moment(), delivery.c.message_ordinal != changed.c.message_ordinal)
+    return sa.exists().where(*in_lane("exclusive", changed), *others)
+
+
+def follower_is_due(gone: FromClause) -> sa.ColumnElement[bool]:
+    """Whether the delivery behind the head that is gone from an ordered lane is due."""
+    behind = [*in_lane("ordered", gone), delivery.c.message_ordinal > gone.c.message_ordinal]
+    is_due = first_in_lane("ordered", delivery.c.due_at <= moment(), behind).scalar_subquery()
+    return sa.func.coalesce(is_due, sa.false())
+
+
 # --- Lanes that may have nothing to hand out ---------------------------------------------------------------------
 
 
@@ -127,9 +141,16 @@ class Lanes:
             if alone and empty.lanes:
                 due = self._rules[empty.mode].tidy(connection, empty)
         if empty.lanes and not alone:
-            with self._database.writing() as connection:
-                due = self._rules[empty.mode].tidy(connection, empty)
+            due = self._tidy(empty)
         return rows, due
+
+    def _tidy(self, emptied: Emptied) -> int:
+        """Should that fail, the lanes are due, and the next claim sees to them."""
+        try:
+            with self._database.writing() as connection:
+                return self._rules[emptied.mode].tidy(connection, emptied)
+        except TransportUnavailable:
+            return 0
 
 
 class _Tidying:

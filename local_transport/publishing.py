@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from hashlib import blake2b
 from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from local_transport.applied import AppliedSubscription, AppliedTopic, AppliedTopology, TopologyReader
+from local_transport.applied import AppliedTopic, AppliedTopology, TopologyReader
 from local_transport.checking import Checked, Draft, check, comparable, ids_of, rejection
 from local_transport.connections import Database, run_again
 from local_transport.deduplication import Deduplicator, Keyed
+from local_transport.delivering import Deliveries, LaneWriting, fan_out, ordered_lanes
 from local_transport.dialects import Dialect
-from local_transport.dialects.columns import MESSAGE_ID, Moment, Now, moment
+from local_transport.dialects.columns import MESSAGE_ID, Now
 from local_transport.dialects.port import Columns
-from local_transport.tables import delivery, message, unwanted
+from local_transport.tables import message, unwanted
 from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources
 from towpath.errors import TransportUnavailable
@@ -73,7 +72,7 @@ class DatabasePublisher:
             return []
         if connection is not None:
             self._database.dialect.share_topology_for_caller(connection)
-            written = self._write(connection, checked)
+            written = self._write(connection, checked, self._writer.deliveries.touch_lanes)
             self._wakeups.due_at_commit(connection, written.subscriptions)
             return written.results
         try:
@@ -87,7 +86,7 @@ class DatabasePublisher:
     def _publish_once(self, checked: Checked) -> _Written:
         with self._database.writing() as connection:
             self._database.dialect.share_topology(connection)
-            return self._write(connection, checked)
+            return self._write(connection, checked, self._writer.deliveries.have_lanes)
 
     def publish_to(self, connection: Connection, topic: str, target: AppliedTopic, new: NewMessage) -> PublishResult:
         """Publish one message to just what ``target`` has, in a transaction of our own that shares the topology."""
@@ -95,15 +94,15 @@ class DatabasePublisher:
         checked = check(applied, topic, [new], ids_of([new], self._sources), self._sources)
         if not checked.drafts:
             return checked.rejected[0]
-        return self._writer.write(connection, target, checked.drafts).by_position[0]
+        return self._writer.write(connection, target, checked.drafts, self._writer.deliveries.have_lanes).by_position[0]
 
-    def _write(self, connection: Connection, checked: Checked) -> _Written:
+    def _write(self, connection: Connection, checked: Checked, lanes: LaneWriting) -> _Written:
         applied = self._reader.current(connection)
         if applied.revision != checked.revision:
             checked = check(applied, checked.topic, checked.messages, checked.ids, self._sources)
         if checked.target is None or not checked.drafts:
             return _Written(by_position=checked.rejected, subscriptions=frozenset())
-        written = self._writer.write(connection, checked.target, checked.drafts)
+        written = self._writer.write(connection, checked.target, checked.drafts, lanes)
         return replace(written, by_position={**checked.rejected, **written.by_position})
 
 
@@ -127,33 +126,30 @@ class _Writer:
     """The statements of publishing: messages, what they repeat, deliveries."""
 
     def __init__(self, dialect: Dialect) -> None:
+        self.deliveries: Final = Deliveries(dialect)
+        self._dialect = dialect
         self._deduplicator = Deduplicator(dialect)
         new: Columns = {"position": sa.Integer(), "id": MESSAGE_ID, "body": sa.Text()}
-        to: Columns = {
-            "ordinal": sa.BigInteger(),
-            "subscription": sa.Integer(),
-            "lane": sa.BigInteger(),
-            "due": Moment(),
-            "expires": Moment(),
-        }
         self._new = dialect.batch("new", new)
         self._asked = dialect.batch("asked", {"id": MESSAGE_ID})
-        self._to = dialect.batch("to", to)
         self._insert_messages = dialect.statement(self._message_insert(dialect))
         self._alone = dialect.batch("alone", {"ordinal": sa.BigInteger()})
-        self._insert_deliveries = dialect.statement(self._delivery_insert())
         self._note_unwanted = dialect.statement(self._unwanted_insert())
         known = sa.select(message.c.id, message.c.body).where(message.c.id.in_(sa.select(self._asked.rows.c.id)))
         self._read_known = dialect.statement(known)
 
-    def write(self, connection: Connection, target: AppliedTopic, drafts: Sequence[Draft]) -> _Written:
-        """Insert what is new and answer for each draft."""
+    def write(
+        self, connection: Connection, target: AppliedTopic, drafts: Sequence[Draft], lanes: LaneWriting
+    ) -> _Written:
+        """Insert what is new and answer for each draft; ``lanes`` has claims look at the lanes of the deliveries."""
+        self._dialect.queue_publishers(connection, ordered_lanes(target.subscriptions, drafts))
         first = {draft.id: draft for draft in reversed(drafts)}
         ordinals = self._place(connection, target.id, [draft for draft in drafts if draft is first[draft.id]])
         placed = [draft for draft in first.values() if draft.id in ordinals]
         winners = self._deduplicate(connection, target, placed, ordinals)
         accepted = [draft for draft in placed if draft.id not in winners]
-        reached = self._fan_out(connection, target.subscriptions, accepted, ordinals)
+        deliveries, reached = fan_out(target.subscriptions, accepted, ordinals)
+        self.deliveries.insert(connection, deliveries, lanes)
         alone = [(ordinals[draft.id],) for draft in accepted if not reached[draft.position]]
         if alone:
             self._note_unwanted.run(connection, self._alone.bind(alone) | {"topic": target.id})
@@ -195,26 +191,6 @@ class _Writer:
         rows = [(message_id,) for message_id in sorted(ids)]
         return {row.id: row.body for row in self._read_known.run(connection, self._asked.bind(rows))}
 
-    def _fan_out(
-        self,
-        connection: Connection,
-        subscriptions: Sequence[AppliedSubscription],
-        accepted: Sequence[Draft],
-        ordinals: Mapping[str, int],
-    ) -> Mapping[int, list[int]]:
-        """Insert the deliveries; answers the ids of the subscriptions that each message goes to, by position."""
-        rows: list[tuple[int, int, int | None, datetime | None, datetime | None]] = []
-        reached: dict[int, list[int]] = {}
-        for draft in sorted(accepted, key=lambda draft: draft.position):
-            attributes = draft.prepared.message.attributes
-            wanting = [s for s in subscriptions if s.filter is None or s.filter.matches(attributes)]
-            reached[draft.position] = [s.id for s in wanting]
-            new = draft.new
-            rows += [(ordinals[draft.id], s.id, _lane(draft, s), new.deliver_after, new.expires_at) for s in wanting]
-        for start in range(0, len(rows), 5 * _ROWS):
-            self._insert_deliveries.run(connection, self._to.bind(rows[start : start + 5 * _ROWS]))
-        return reached
-
     def _message_insert(self, dialect: Dialect) -> sa.sql.dml.UpdateBase:
         rows = self._new.rows.c
         new = (
@@ -224,13 +200,6 @@ class _Writer:
         )
         insert = dialect.insert(message).from_select(["id", "published_at", "topic_id", "body"], new)
         return insert.on_conflict_do_nothing(index_elements=["id"]).returning(message.c.ordinal, message.c.id)
-
-    def _delivery_insert(self) -> sa.sql.dml.UpdateBase:
-        rows = self._to.rows.c
-        due = sa.case((rows.due > moment(), rows.due), else_=Now())
-        new = sa.select(rows.ordinal, rows.subscription, rows.lane, due, rows.expires)
-        names = ["message_ordinal", "subscription_id", "lane", "due_at", "expires_at"]
-        return delivery.insert().from_select(names, new)
 
     def _unwanted_insert(self) -> sa.sql.dml.UpdateBase:
         new = sa.select(sa.bindparam("topic", type_=sa.Integer()), Now(), self._alone.rows.c.ordinal)
@@ -264,11 +233,3 @@ def _repeated(draft: Draft, known: Mapping[str, str], winners: Mapping[str, str]
         return PublishResult(id=winners.get(draft.id, draft.id), status="duplicate")
     problem = f"message id {draft.id} is taken by a message with other content; publish with a new id"
     return rejection(draft.id, PublishError(code="MessageIdConflict", message=problem))
-
-
-def _lane(draft: Draft, subscription: AppliedSubscription) -> int | None:
-    """The lane of a partition key: 64 bits of a hash, so that two keys rarely share one, and then merely wait."""
-    key = draft.prepared.message.partition_key
-    if key is None or not subscription.is_partitioned:
-        return None
-    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big", signed=True)

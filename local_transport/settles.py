@@ -6,6 +6,9 @@ acted on the delivery: claimed it again, made it dead, or cancelled it. That its
 until somebody else claims the delivery nobody has begun to redo the work, and to refuse the answer would only have
 the handler run twice. Amazon SQS treats a receipt handle of a standard queue in the same way.
 
+The lease of a delivery with a partition key is stale as well when another delivery was handed out for the key: a settle
+needs the key's lane, held by this delivery or by nobody.
+
 Of a delivery that an operator cancelled the holder can only acknowledge that; every other change is refused with
 ``CancelRequested``, so that the holder knows what to do.
 """
@@ -13,21 +16,16 @@ Of a delivery that an operator cancelled the holder can only acknowledge that; e
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import sqlalchemy as sa
-from sqlalchemy.sql.dml import UpdateBase
-from sqlalchemy.sql.selectable import FromClause
-
+from local_transport import settle_changes as changes
 from local_transport.connections import Database, run_again
-from local_transport.details import KEY, failure_texts, kept_text, upsert_details
-from local_transport.dialects import Dialect
-from local_transport.dialects.columns import Later, Now
-from local_transport.dialects.port import Change, Columns, Rows
-from local_transport.endings import Ending, into_history, into_tally, known_reason, without_details
-from local_transport.tables import delivery
+from local_transport.details import failure_texts, kept_text
+from local_transport.dialects.port import Rows
+from local_transport.lanes import Emptied, LaneMode, Lanes
 from towpath.context import Progress
 from towpath.errors import TransportUnavailable
 from towpath.message import ABSENT
@@ -44,14 +42,12 @@ from towpath.settlement import (
 )
 
 State = Literal["completed", "pending", "leased", "dead", "discarded"]
-_Proof = tuple[int, int]
+_Proof = tuple[int, int, int | None]
 
-_HELD: Final[Columns] = {"ordinal": sa.BigInteger(), "token": sa.Integer()}
-_FAILURE: Final[Columns] = {"error_type": sa.Text(), "error_message": sa.Text(), "error_traceback": sa.Text()}
-_PROGRESS: Final[Columns] = {"percent": sa.Float(), "note": sa.Text(), "checkpoint": sa.Text()}
-_LARGEST_ORDINAL: Final = 2**63 - 1
+_LARGEST: Final = 2**63 - 1
 _LARGEST_TOKEN: Final = 2**31 - 1
-_NOTHING: Final = (-1, -1)
+_PROOF: Final = re.compile(r"([0-9]{1,19}) ([0-9]{1,10})(?:\.(-?[0-9]{1,19}))?")
+_NOTHING: Final = (-1, -1, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +69,14 @@ class Settles:
     """
 
     def __init__(self, database: Database) -> None:
-        self._complete = _Settle(database, {}, _finish("completed"))
-        self._discard = _Settle(database, {"reason": sa.Text()}, _finish("discarded"))
-        self._acknowledge = _Settle(database, {}, _acknowledge)
-        self._retry = _Settle(database, {"delay": sa.Float(), **_FAILURE}, _retry)
-        self._dead_letter = _Settle(database, {"reason": sa.Text(), **_FAILURE}, _dead_letter)
-        self._release = _Settle(database, {}, _release)
-        times: Columns = {"lease": sa.Float(), "hidden": sa.Float(), "reports": sa.Integer()}
-        self._renew = _Settle(database, {**times, **_PROGRESS}, _renew)
+        lanes = Lanes(database)
+        self._complete = _Settle(database, lanes, changes.COMPLETE)
+        self._discard = _Settle(database, lanes, changes.DISCARD)
+        self._acknowledge = _Settle(database, lanes, changes.ACKNOWLEDGE)
+        self._retry = _Settle(database, lanes, changes.RETRY)
+        self._dead_letter = _Settle(database, lanes, changes.DEAD_LETTER)
+        self._release = _Settle(database, lanes, changes.RELEASE)
+        self._renew = _Settle(database, lanes, changes.RENEW)
 
     def complete(self, subscription_id: int, deliveries: Sequence[Delivery]) -> list[SettleResult]:
         """They leave the table, and history has them."""
@@ -119,14 +115,17 @@ class Settles:
 
 
 class _Settle:
-    """One kind of change, made ready: which columns its batch has besides id and token, and how it is made."""
+    """One kind of change, made ready: for batches with lanes and without."""
 
-    def __init__(self, database: Database, columns: Columns, make: Callable[[Dialect, FromClause], Change]) -> None:
+    def __init__(self, database: Database, lanes: Lanes, kind: changes.Kind) -> None:
+        dialect = database.dialect
         self._database = database
-        self._batch = database.dialect.batch("settled", {**_HELD, **columns})
-        self._plan = database.dialect.plan(make(database.dialect, self._batch.rows))
-        self._refused = database.dialect.batch("refused", _HELD)
-        self._look = database.dialect.statement(_cancelled(self._refused.rows))
+        self._lanes = lanes
+        self._batch = dialect.batch("settled", {**changes.HELD, **kind.columns})
+        self._unlaned = dialect.plan(changes.unlaned(kind, dialect, self._batch.rows))
+        self._laned = dialect.plan(changes.laned(kind, dialect, self._batch.rows))
+        self._refused = dialect.batch("refused", changes.HELD)
+        self._look = dialect.statement(changes.cancelled(self._refused.rows))
 
     def run(
         self, subscription_id: int, settled: Sequence[tuple[Delivery, tuple[Any, ...]]], state: State
@@ -138,19 +137,28 @@ class _Settle:
         rows: dict[_Proof, tuple[Any, ...]] = {}
         for proof, (_, values) in zip(proofs, settled, strict=True):
             rows.setdefault(proof, (*proof, *values))
-        in_order = [rows[proof] for proof in sorted(rows)]  # so that two changes of the same rows rarely cross
+        in_order = [rows[proof] for proof in sorted(rows, key=_place)]  # so that two changes rarely cross
         parameters = self._batch.bind(in_order) | {"subscription": subscription_id}
+        change = self._change_laned if any(proof[2] is not None for proof in rows) else self._change_unlaned
         try:
-            changed = run_again(lambda: self._change(parameters))
-            done = {(row.message_ordinal, row.lease_token) for row in changed}
-            cancelled = self._cancelled(subscription_id, sorted(rows.keys() - done))
+            changed = run_again(lambda: change(parameters))
+            done = {(row.message_ordinal, row.lease_token, row.lane) for row in changed}
+            cancelled = self._cancelled(subscription_id, sorted(rows.keys() - done, key=_place))
         except TransportUnavailable as error:
             return [Failed(error=str(error)) for _ in settled]
         return [_answer(proof, done, cancelled, state) for proof in proofs]
 
-    def _change(self, parameters: Mapping[str, Any]) -> Rows:
+    def _change_unlaned(self, parameters: Mapping[str, Any]) -> Rows:
         with self._database.changing() as connection:
-            return self._plan.run(connection, parameters)
+            return self._unlaned.run(connection, parameters)
+
+    def _change_laned(self, parameters: Mapping[str, Any]) -> Rows:
+        def emptied(changed: Rows) -> Emptied:
+            found = [row for row in changed if row.emptied]
+            mode: LaneMode = "ordered" if found and found[0].ordered else "exclusive"  # a subscription has one mode
+            return Emptied(subscription_id=parameters["subscription"], mode=mode, lanes=[row.lane for row in found])
+
+        return self._lanes.change(self._laned, parameters, emptied)[0]
 
     def _cancelled(self, subscription_id: int, proofs: Sequence[_Proof]) -> frozenset[_Proof]:
         """Which of these leases are held still, but for deliveries that were cancelled."""
@@ -159,16 +167,22 @@ class _Settle:
         parameters = self._refused.bind(proofs) | {"subscription": subscription_id}
         with self._database.reading() as connection:
             found = self._look.run(connection, parameters)
-            return frozenset((row.message_ordinal, row.lease_token) for row in found)
+            return frozenset((row.message_ordinal, row.lease_token, row.lane) for row in found)
 
 
 def _proof(held: Delivery) -> _Proof:
-    """The ordinal and token that the fence compares; what this transport never gave out matches nothing."""
-    ordinal, token = held.id.partition("-")[0], held.lease_token
-    if not (ordinal.isdecimal() and token.isdecimal()):
+    """The ordinal, token and lane that the fence compares; what this transport never gave out matches nothing."""
+    match = _PROOF.fullmatch(f"{held.id.partition('-')[0]} {held.lease_token}")
+    if match is None:
         return _NOTHING
-    proof = int(ordinal), int(token)
-    return proof if proof[0] <= _LARGEST_ORDINAL and proof[1] <= _LARGEST_TOKEN else _NOTHING
+    ordinal, token, lane = (None if part is None else int(part) for part in match.groups())
+    if ordinal is None or token is None or ordinal > _LARGEST or token > _LARGEST_TOKEN:
+        return _NOTHING
+    return _NOTHING if lane is not None and not -_LARGEST <= lane <= _LARGEST else (ordinal, token, lane)
+
+
+def _place(proof: _Proof) -> tuple[int, int]:
+    return proof[:2]
 
 
 def _answer(proof: _Proof, done: set[_Proof], cancelled: frozenset[_Proof], state: State) -> SettleResult:
@@ -183,121 +197,3 @@ def _progress_values(progress: Progress | None) -> tuple[Any, ...]:
         return 0, None, None, None
     checkpoint = None if progress.checkpoint is ABSENT else json.dumps(progress.checkpoint, ensure_ascii=False)
     return 1, progress.percent, kept_text(progress.note) or None, checkpoint
-
-
-# --- The changes -------------------------------------------------------------------------------------------------
-
-
-def _update(rows: FromClause, values: Mapping[str, Any]) -> sa.sql.dml.ReturningUpdate[Any]:
-    """Set ``values`` in the deliveries that are held as ``rows`` say."""
-    held = delivery.c
-    same = (held.message_ordinal == rows.c.ordinal, held.lease_token == rows.c.token)
-    return sa.update(delivery).values(values).where(*same, *_fence()).returning(*_changed())
-
-
-def _changed() -> tuple[sa.Column[Any], ...]:
-    held = delivery.c
-    return held.message_ordinal, held.subscription_id, held.lease_token, held.attempt
-
-
-def _is_of(rows: FromClause, changed: FromClause) -> sa.ColumnElement[bool]:
-    """Whether the row of the batch is the one that changed the delivery: a batch may hold a stale lease of it too."""
-    return sa.and_(rows.c.ordinal == changed.c.message_ordinal, rows.c.token == changed.c.lease_token)
-
-
-def _leased() -> tuple[sa.ColumnElement[bool], ...]:
-    held = delivery.c
-    return held.subscription_id == sa.bindparam("subscription", type_=sa.Integer()), held.state == "leased"
-
-
-def _fence() -> tuple[sa.ColumnElement[bool], ...]:
-    return *_leased(), ~delivery.c.cancel_requested
-
-
-def _of(rows: FromClause) -> sa.ColumnElement[bool]:
-    held = delivery.c
-    return sa.tuple_(held.message_ordinal, held.lease_token).in_(sa.select(rows.c.ordinal, rows.c.token))
-
-
-def _cancelled(rows: FromClause) -> sa.Select[Any]:
-    held = delivery.c
-    return sa.select(held.message_ordinal, held.lease_token).where(_of(rows), *_leased(), held.cancel_requested)
-
-
-def _acknowledge(_dialect: Dialect, rows: FromClause) -> Change:
-    acknowledged = sa.delete(delivery).where(_of(rows), *_leased(), delivery.c.cancel_requested)
-    return Change(
-        change=acknowledged.returning(*_changed()),
-        then=[
-            lambda gone: into_history(gone, "discarded", known_reason(gone)),
-            lambda gone: into_tally(gone, "discarded"),
-            without_details,
-        ],
-    )
-
-
-def _finish(outcome: Ending) -> Callable[[Dialect, FromClause], Change]:
-    def make(_dialect: Dialect, rows: FromClause) -> Change:
-        def keep(gone: FromClause) -> UpdateBase:
-            if "reason" in rows.c:
-                return into_history(gone, outcome, rows.c.reason, _is_of(rows, gone))
-            return into_history(gone, outcome, sa.null())
-
-        finished = sa.delete(delivery).where(_of(rows), *_fence())
-        return Change(
-            change=finished.returning(*_changed()),
-            then=[keep, lambda gone: into_tally(gone, outcome), without_details],
-        )
-
-    return make
-
-
-def _retry(dialect: Dialect, rows: FromClause) -> Change:
-    values = {"state": "pending", "due_at": Later(Now(), rows.c.delay), "lease_expires_at": None, "ends_at": None}
-    names = [*KEY, "failed_attempt", "failed_at", *_FAILURE]
-
-    def keep_failure(changed: FromClause) -> UpdateBase:
-        return upsert_details(dialect, _failures(changed, rows), names, {})
-
-    return Change(change=_update(rows, values), then=[keep_failure])
-
-
-def _dead_letter(dialect: Dialect, rows: FromClause) -> Change:
-    values = {"state": "dead", "due_at": None, "lease_expires_at": None, "ends_at": None, "dead_since": Now()}
-    failure = ["failed_attempt", "failed_at", *_FAILURE]
-
-    def keep_reason(changed: FromClause) -> UpdateBase:
-        source = _failures(changed, rows).add_columns(rows.c.reason)
-        return upsert_details(dialect, source, [*KEY, *failure, "reason"], dict.fromkeys(failure, "error_type"))
-
-    return Change(change=_update(rows, values), then=[keep_reason])
-
-
-def _failures(changed: FromClause, rows: FromClause) -> sa.Select[Any]:
-    key = (changed.c.message_ordinal, changed.c.subscription_id)
-    failure = (rows.c[name] for name in _FAILURE)
-    return sa.select(*key, changed.c.attempt, Now(), *failure).where(_is_of(rows, changed))
-
-
-def _release(_dialect: Dialect, rows: FromClause) -> Change:
-    attempt = delivery.c.attempt - 1
-    values = {"state": "pending", "due_at": Now(), "lease_expires_at": None, "ends_at": None, "attempt": attempt}
-    return Change(change=_update(rows, values))
-
-
-def _renew(dialect: Dialect, rows: FromClause) -> Change:
-    ends = Later(Now(), rows.c.lease)
-    values = {
-        "lease_expires_at": ends,
-        "due_at": Later(Now(), rows.c.hidden),
-        "ends_at": sa.case((delivery.c.ends_at.is_not(None), ends), else_=sa.null()),
-    }
-    names = [*KEY, "progress_at", *_PROGRESS]
-
-    def keep_progress(changed: FromClause) -> UpdateBase:
-        key = (changed.c.message_ordinal, changed.c.subscription_id)
-        source = sa.select(*key, Now(), *(rows.c[name] for name in _PROGRESS))
-        reported = source.where(_is_of(rows, changed), rows.c.reports == 1)
-        return upsert_details(dialect, reported, names, {name: name for name in _PROGRESS})
-
-    return Change(change=_update(rows, values), then=[keep_progress])

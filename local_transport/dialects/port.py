@@ -43,7 +43,7 @@ class Change:
 
     change: UpdateBase
     then: Sequence[Callable[[FromClause], UpdateBase]] = ()
-    read: Callable[[FromClause], sa.Select[Any]] | None = None
+    read: Callable[[FromClause], sa.Select[Any] | sa.CompoundSelect[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
