@@ -17,6 +17,7 @@ from local_transport.connections import Database, run_again
 from local_transport.details import ATTEMPTS_EXCEEDED
 from local_transport.lane_claims import PartitionedClaims
 from local_transport.leasing import Claimed
+from local_transport.repeats import Change, Repeats
 from local_transport.settles import Renewal, Settles
 from local_transport.wakeups import Wakeups
 from towpath.backoff import Random
@@ -61,6 +62,7 @@ class DatabaseConsumer:
         self._name = name
         self._applied = self._current()
         self._claims = self._claims_of(self._applied)
+        self._repeats = Repeats(means.database, means.monotonic)
         self._stopped = False
 
     @property
@@ -148,35 +150,39 @@ class DatabaseConsumer:
 
     def complete(self, completions: Sequence[Completion]) -> list[SettleResult]:
         """They are over, and counted."""
-        return self._freed(self._means.settles.complete(self._applied.id, [c.delivery for c in completions]))
+        held = [c.delivery for c in completions]
+        return self._freed("completed", held, self._means.settles.complete(self._applied.id, held))
 
     def retry(self, retrials: Sequence[Retrial]) -> list[SettleResult]:
         """They come again after their delays; their failures are kept."""
-        results = self._means.settles.retry(self._applied.id, retrials)
+        held = [r.delivery for r in retrials]
+        results = self._freed("retried", held, self._means.settles.retry(self._applied.id, retrials))
         done = [r for r, result in zip(retrials, results, strict=True) if isinstance(result, Settled)]
         if done:
             self._means.wakeups.due_in(self._applied.id, min(r.delay for r in done).total_seconds())
-        return self._freed(results)
+        return results
 
     def dead_letter(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
         """They are dead, and listed with reason and last error."""
-        return self._freed(self._means.settles.dead_letter(self._applied.id, letters))
+        held = [letter.delivery for letter in letters]
+        return self._freed("dead", held, self._means.settles.dead_letter(self._applied.id, letters))
 
     def discard(self, discards: Sequence[Discard]) -> list[SettleResult]:
         """They are over, and counted as discarded."""
-        return self._freed(self._means.settles.discard(self._applied.id, discards))
+        held = [d.delivery for d in discards]
+        return self._freed("discarded", held, self._means.settles.discard(self._applied.id, discards))
 
     def release(self, releases: Sequence[Release]) -> list[SettleResult]:
         """They are due at once, and the attempt did not count."""
-        results = self._means.settles.release(self._applied.id, [r.delivery for r in releases])
+        held = [r.delivery for r in releases]
+        results = self._means.settles.release(self._applied.id, held)
         self._means.wakeups.due([self._applied.id])
-        return results
+        return self._repeats.told(self._applied.id, "released", held, results)
 
     def acknowledge_cancel(self, acknowledgements: Sequence[CancelAcknowledgement]) -> list[SettleResult]:
         """They are over, and counted as discarded."""
-        return self._freed(
-            self._means.settles.acknowledge_cancel(self._applied.id, [a.delivery for a in acknowledgements])
-        )
+        held = [a.delivery for a in acknowledgements]
+        return self._freed("discarded", held, self._means.settles.acknowledge_cancel(self._applied.id, held))
 
     def extend(self, extensions: Sequence[Extension]) -> list[SettleResult]:
         """They are held for another lease from now on, and their progress is kept."""
@@ -192,15 +198,15 @@ class DatabaseConsumer:
         ]
         return self._means.settles.renew(self._applied.id, renewals)
 
-    def _freed(self, results: list[SettleResult]) -> list[SettleResult]:
+    def _freed(self, change: Change, held: Sequence[Delivery], results: list[SettleResult]) -> list[SettleResult]:
         """A settle frees the delivery's key: have this process look for what follows on it, and once it stops, others.
 
-        While it goes on it has a free thread for that itself.
+        While it goes on it has a free thread for that itself. Answers the results, true also for what is asked again.
         """
         if self._applied.is_partitioned:
             tell = self._means.wakeups.due if self._stopped else self._means.wakeups.ring
             tell([self._applied.id])
-        return results
+        return self._repeats.told(self._applied.id, change, held, results)
 
     def _backoff_seconds(self, policy: SubscriptionPolicy, delivery: Delivery) -> float:
         """How long after its lease's end the delivery stays hidden; not at all when that is its end."""
