@@ -18,11 +18,11 @@ from sqlalchemy.engine import Connection, Row
 from local_transport.applied import TopologyReader
 from local_transport.auditing import record
 from local_transport.changes import CHOSEN, cancel, drop, give_back
-from local_transport.leasing import delivery_id
 from local_transport.connections import Database, run_again
 from local_transport.details import kept_text
 from local_transport.dialects.columns import Now, moment
 from local_transport.dialects.port import Rows
+from local_transport.leasing import delivery_id
 from local_transport.pacing import Pacer
 from local_transport.selecting import SOURCE, Place, conditions, has_key, in_order
 from local_transport.tables import delivery, message

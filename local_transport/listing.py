@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from local_transport.applied import AppliedTopology
-from local_transport.leasing import delivery_id
 from local_transport.dialects.columns import Now, as_shown
+from local_transport.leasing import delivery_id
 from local_transport.selecting import SOURCE, Place, conditions, has_key, in_order, partition_key
 from local_transport.tables import delivery, delivery_detail, lane, message, subscription, topic
 from towpath.operating import DeadLetterEntry, DeliveryEntry, DeliveryState, Page, Selection, WaitsFor

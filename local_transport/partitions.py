@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from local_transport.applied import AppliedSubscription
-from local_transport.leasing import delivery_id
 from local_transport.dialects.columns import Now
+from local_transport.leasing import delivery_id
 from local_transport.selecting import partition_key
 from local_transport.tables import delivery, delivery_detail, lane, message, touched_lane
 from towpath.errors import InvalidSelection

@@ -20,10 +20,10 @@ from sqlalchemy.sql.selectable import FromClause
 
 from local_transport.auditing import record
 from local_transport.changes import drop_those
-from local_transport.leasing import delivery_id
 from local_transport.dialects import Dialect
 from local_transport.dialects.columns import LIMIT, Later, moment
 from local_transport.dialects.port import Change, Columns, Statement
+from local_transport.leasing import delivery_id
 from local_transport.swept import Swept
 from local_transport.tables import deduplication, delivery, history, message, subscription, topic, unwanted
 from towpath.operating import Warrant

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
-from local_transport.leasing import delivery_id
 from local_transport.connections import Database
 from local_transport.expiring import Cancelled, Expired, LastAttempts
 from local_transport.folding import Folding
+from local_transport.leasing import delivery_id
 from local_transport.pacing import Pacer
 from local_transport.retention import DeadLetters, Finished, Keys, Unwanted
 from local_transport.swept import Step, Swept

@@ -15,6 +15,7 @@ from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 from sqlalchemy.types import TypeEngine
 
+from local_transport.dialects.health import Finding, Limits
 from towpath.errors import UnknownTransport
 
 Insert = postgresql.Insert | sqlite.Insert
@@ -191,3 +192,9 @@ class Dialect(Protocol):
 
     def is_passing(self, error: BaseException) -> bool:
         """Whether the transaction was refused only because of another one and can be run again at once."""
+
+    def examine_unopened(self, url: URL) -> list[Finding]:
+        """What is to be told of the database before it is connected to, which may change that."""
+
+    def examine(self, connection: Connection, limits: Limits) -> list[Finding]:
+        """What is to be told of the server or the file. Changes nothing."""

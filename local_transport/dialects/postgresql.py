@@ -19,6 +19,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
+from local_transport.dialects import postgresql_health
 from local_transport.dialects.advisory import (
     OWN_TOPOLOGY,
     QUEUE_PUBLISHERS,
@@ -27,6 +28,7 @@ from local_transport.dialects.advisory import (
     TRY_TO_SWEEP,
     publishing_locks,
 )
+from local_transport.dialects.health import Finding, Limits
 from local_transport.dialects.listening import NotifySignals
 from local_transport.dialects.port import (
     Batch,
@@ -271,6 +273,14 @@ class PostgreSql:
     def is_passing(self, error: BaseException) -> bool:
         """A refusal because of another transaction."""
         return getattr(error, "sqlstate", None) in ("40001", "40P01")  # serialization failure, deadlock
+
+    def examine_unopened(self, url: URL) -> list[Finding]:  # noqa: ARG002 - the port's
+        """Nothing: connecting changes nothing."""
+        return []
+
+    def examine(self, connection: Connection, limits: Limits) -> list[Finding]:
+        """Settings, dead rows, snapshots that are held open."""
+        return list(postgresql_health.examine(connection, limits))
 
 
 _READ_ONLY: Final = "25006"  # a server that lost its role, and kept its connections

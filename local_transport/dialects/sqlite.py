@@ -21,7 +21,9 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
+from local_transport.dialects import sqlite_health
 from local_transport.dialects.columns import as_text, milliseconds
+from local_transport.dialects.health import Finding, Limits
 from local_transport.dialects.port import (
     LOCK_SECONDS,
     Batch,
@@ -224,6 +226,15 @@ class Sqlite:
     def is_passing(self, error: BaseException) -> bool:  # noqa: ARG002 - the port's
         """Never: the busy time-out has waited already."""
         return False
+
+    def examine_unopened(self, url: URL) -> list[Finding]:
+        """Whether the file is in WAL mode, which connecting turns on."""
+        file = Path(str(url.database))
+        return list(sqlite_health.examine_file(file)) if file.exists() else []
+
+    def examine(self, connection: Connection, limits: Limits) -> list[Finding]:
+        """Space, and a log that cannot be emptied."""
+        return list(sqlite_health.examine(connection, Path(str(connection.engine.url.database)), limits))
 
 
 def _check_file(url: URL) -> None:

@@ -18,8 +18,6 @@ from towpath.message import JsonValue, format_time
 from towpath.ports import DeadLetterEntry, SubscriptionStats
 from towpath.transports import Applied, TopologyStore, connect
 
-dead_letters = typer.Typer(help="Dead letters: deliveries set aside for a person.", no_args_is_help=True)
-
 ManifestFile: TypeAlias = Annotated[
     Path, typer.Argument(envvar="TOWPATH_MANIFEST", help="The rendered manifest.", metavar="MANIFEST")
 ]
@@ -98,7 +96,6 @@ def _stats_json(row: SubscriptionStats) -> dict[str, JsonValue]:
     }
 
 
-@dead_letters.command("list")
 def list_dead_letters(
     subscription: Annotated[str | None, typer.Argument(help="Only this subscription's.", show_default=False)] = None,
     *,
