@@ -42,6 +42,7 @@ CAPABILITIES: Final[frozenset[Capability]] = frozenset(
         "counts_completions",
         "keeps_progress",
         "list_partitions",
+        "ordered",
         "pause_at_once",
         "receive_ends_at_stop",
         "release_refunds_attempt",
@@ -89,7 +90,7 @@ class DatabaseTransport:
         return {name: found.policy for name, found in sorted(applied.subscriptions.items())}
 
     def consumer(self, subscription: str) -> Consumer:
-        """A consumer; raises ``SubscriptionNotFound``, and ``Unsupported`` for a partition mode not served yet."""
+        """A consumer; raises ``SubscriptionNotFound``."""
         means = Means(
             database=self._database,
             reader=self._reader,
