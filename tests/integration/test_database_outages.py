@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -106,7 +106,8 @@ def locked(url, table="towpath_delivery, towpath_message"):
     """Nobody else gets on meanwhile; gives a way to wait for somebody who waits."""
     with psycopg.connect(url) as holder, psycopg.connect(url, autocommit=True) as watcher:
         holder.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-        query = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        query = """SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+                   WHERE NOT granted AND datname = current_database()"""
         yield lambda: eventually(lambda: watcher.execute(query).fetchone()[0] > 0)
         holder.rollback()
 
@@ -114,33 +115,28 @@ def locked(url, table="towpath_delivery, towpath_message"):
 # --- The server restarts, and connections are lost -----------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """A PostgreSQL that this module may restart."""
-    try:
-        with own_cluster() as made:
-            yield made
-    except PostgresUnavailable as error:
-        left_out("PostgreSQL", str(error))
-
-
-@pytest.mark.parametrize("how", OPERATIONS)
-def test_a_server_that_crashes_in_the_middle_is_told_of_and_comes_back(cluster, how):
-    with fresh_database(cluster.url) as own:
-        prepared(own)
-        with connect(own) as transport, ThreadPoolExecutor(1) as pool:
-            do = Doing(transport, how)
-            holder = psycopg.connect(own)
-            holder.execute("LOCK TABLE towpath_delivery, towpath_message IN ACCESS EXCLUSIVE MODE")
-            doing = pool.submit(do)
-            with psycopg.connect(own, autocommit=True) as watcher:
-                query = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-                assert eventually(lambda: watcher.execute(query).fetchone()[0])
+def test_a_server_that_crashes_in_the_middle_is_told_of_and_comes_back():
+    """Each operation waits for a lock in a database of its own when it happens."""
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(own_cluster())
+        except PostgresUnavailable as error:
+            left_out("PostgreSQL", str(error))
+        urls = [stack.enter_context(fresh_database(cluster.url)) for _ in OPERATIONS]
+        for url in urls:
+            prepared(url)
+        doing = [Doing(stack.enter_context(connect(url)), how) for url, how in zip(urls, OPERATIONS, strict=True)]
+        pool = stack.enter_context(ThreadPoolExecutor(len(doing)))
+        with suppress(psycopg.OperationalError), ExitStack() as locks:  # the holders crash too
+            waiters = [locks.enter_context(locked(url)) for url in urls]
+            under_way = [pool.submit(do) for do in doing]
+            for await_somebody in waiters:
+                await_somebody()
             cluster.stop(signal.SIGQUIT)
-            assert doing.result(PATIENCE)
-            assert "refused" in do()
-            holder.close()
+            assert all(future.result(PATIENCE) for future in under_way)
+            assert ["refused" in do() for do in doing] == [True] * 3
             cluster.start()
+        for do in doing:
             assert do() == ""
             do.assert_done()
 

@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 FUNCTION = Path(__file__).parents[1] / "conformance" / "function"
+START_SECONDS = 60
 END_SECONDS = 120  # from the word to stop, on a busy machine
 
 
@@ -29,6 +31,8 @@ def workers(url: str, folder: Path, count: int, *options: str) -> Iterator[list[
             with log.open("wb") as output:
                 process = subprocess.Popen(command, cwd=FUNCTION, env=environment, stdout=output, stderr=output)
             processes.append(process)
+        for process, log in zip(processes, logs, strict=True):
+            _await_service(process, log)
         yield logs
         for process in processes:
             process.send_signal(signal.SIGTERM)
@@ -44,6 +48,15 @@ def observations(folder: Path) -> list[dict[str, Any]]:
     """What the handlers saw so far, in the order in which they ended."""
     report = _report(folder)
     return [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
+
+
+def _await_service(process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """From here on an outage is the worker's to bear; one that cannot start ends."""
+    deadline = time.monotonic() + START_SECONDS
+    while "serving" not in log.read_text():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, "the worker did not start"
+        time.sleep(0.05)
 
 
 def _report(folder: Path) -> Path:
