@@ -9,12 +9,12 @@ from sqlalchemy.engine import make_url
 
 from local_transport.applied import AppliedTopic, AppliedTopology, TopicPolicy, desired
 from local_transport.checking import check, comparable, ids_of
-from local_transport.leasing import delivery_id, growing_attempts
 from local_transport.details import failure_texts, kept_text
 from local_transport.dialects import dialect_of
 from local_transport.dialects.columns import Moment, milliseconds
 from local_transport.dialects.postgresql import PostgreSql
 from local_transport.dialects.sqlite import Sqlite
+from local_transport.leasing import delivery_id, growing_attempts
 from tests.servers.topologies import on_database
 from towpath import NewMessage
 from towpath.backoff import BackOff
