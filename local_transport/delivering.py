@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,13 +16,13 @@ from sqlalchemy.sql.selectable import FromClause
 from local_transport.applied import AppliedSubscription
 from local_transport.checking import Draft
 from local_transport.dialects import Dialect
-from local_transport.dialects.columns import Moment, Now, moment
+from local_transport.dialects.columns import Among, Moment, Now, moment
 from local_transport.dialects.port import Change, Choice, Columns
 from local_transport.lanes import lane_of, touch
 from local_transport.tables import delivery, lane
 
 _ROWS: Final = 5_000  # in one statement
-_LANE_KEY: Final = ("subscription_id", "lane")
+_SUBSCRIPTION: Final = sa.bindparam("subscription", type_=sa.Integer())
 
 Lane = tuple[int, int]  # the subscription's id, and the hash of the key
 
@@ -100,11 +101,12 @@ class Deliveries:
             "expires": Moment(),
         }
         key: Columns = {"subscription_id": sa.Integer(), "lane": sa.BigInteger()}
+        wanted: Columns = {"lane": sa.BigInteger(), "ordered": sa.Boolean(), "due": Moment()}
         self._to = dialect.batch("to", columns)
         self._insert = dialect.statement(self._insertion())
         self._touched = dialect.batch("touched", key)
         self._touch = dialect.statement(touch(self._touched.rows))
-        self._wanted = dialect.batch("wanted", {**key, "ordered": sa.Boolean(), "due": Moment()})
+        self._wanted = dialect.batch("wanted", wanted)
         self._have = dialect.plan(Choice(choose=self._present(), change=lambda found: self._making(dialect, found)))
 
     def insert(self, connection: Connection, deliveries: Sequence[NewDelivery], lanes: LaneWriting) -> None:
@@ -127,13 +129,14 @@ class Deliveries:
         A lane that is held so can neither be removed nor put off, so that it is looked at when the transaction has
         ended. One that was put off already is touched.
         """
-        missing = _first_due(deliveries)
-        while missing:
-            for start in range(0, len(rows := sorted(missing)), _ROWS):
-                wanted = [(*key, *missing[key]) for key in rows[start : start + _ROWS]]
-                found = self._have.run(connection, self._wanted.bind(wanted))
-                for row in found:
-                    del missing[row.subscription_id, row.lane]  # what is left was made or removed this very moment
+        by_subscription = _first_due(deliveries)
+        for subscription_id, missing in sorted(by_subscription.items()):
+            while missing:
+                for start in range(0, len(lanes := sorted(missing)), _ROWS):
+                    wanted = [(lane, *missing[lane]) for lane in lanes[start : start + _ROWS]]
+                    parameters = self._wanted.bind(wanted) | {"subscription": subscription_id}
+                    for row in self._have.run(connection, parameters):
+                        del missing[row.lane]  # what is left was made or removed at this very moment
 
     def _insertion(self) -> UpdateBase:
         rows = self._to.rows.c
@@ -145,37 +148,35 @@ class Deliveries:
     def _present(self) -> sa.Select[Any]:
         """The lanes that are there, held in a way that keeps neither claims nor settles from them."""
         rows = self._wanted.rows
-        same = sa.and_(lane.c.subscription_id == rows.c.subscription_id, lane.c.lane == rows.c.lane)
         sleeps = sa.and_(~rows.c.ordered, lane.c.held_ordinal.is_(None), lane.c.due_at > moment())
         earlier = sa.or_(rows.c.due.is_(None), lane.c.due_at > rows.c.due)
-        found = sa.select(*(lane.c[name] for name in _LANE_KEY), sa.and_(sleeps, earlier).label("sleeps"))
-        found = found.select_from(rows.join(lane, same)).order_by(lane.c.subscription_id, lane.c.lane)
+        found = sa.select(lane.c.subscription_id, lane.c.lane, sa.and_(sleeps, earlier).label("sleeps"))
+        mine = (lane.c.subscription_id == _SUBSCRIPTION, Among(lane.c.lane, sa.select(rows.c.lane).scalar_subquery()))
+        found = found.select_from(rows.join(lane, lane.c.lane == rows.c.lane)).where(*mine).order_by(lane.c.lane)
         return found.with_for_update(read=True, key_share=True, of=lane)
 
     def _making(self, dialect: Dialect, found: FromClause) -> Change:
         rows = self._wanted.rows.c
-        known = sa.exists().where(found.c.subscription_id == rows.subscription_id, found.c.lane == rows.lane)
         due = sa.case((rows.due > moment(), rows.due), else_=Now())
-        new = sa.select(rows.subscription_id, rows.lane, due).where(~known).order_by(rows.subscription_id, rows.lane)
-        insert = dialect.insert(lane).from_select([*_LANE_KEY, "due_at"], new)
-        made = insert.on_conflict_do_nothing(index_elements=list(_LANE_KEY))
+        new = sa.select(_SUBSCRIPTION, rows.lane, due).where(rows.lane.not_in(sa.select(found.c.lane)))
+        insert = dialect.insert(lane).from_select(["subscription_id", "lane", "due_at"], new.order_by(rows.lane))
+        made = insert.on_conflict_do_nothing(index_elements=["subscription_id", "lane"])
+        sleeping = sa.select(found.c.subscription_id, found.c.lane).where(found.c.sleeps)
         return Change(
-            change=made.returning(lane.c.subscription_id, lane.c.lane),
-            then=[lambda _made: touch(sa.select(found).where(found.c.sleeps).subquery("sleeping"))],
-            read=lambda made: sa.union_all(
-                sa.select(*(found.c[name] for name in _LANE_KEY)), sa.select(*(made.c[name] for name in _LANE_KEY))
-            ),
+            change=made.returning(lane.c.lane),
+            then=[lambda _made: touch(sleeping.subquery("sleeping"))],
+            read=lambda made: sa.union_all(sa.select(found.c.lane), sa.select(made.c.lane)),
         )
 
 
-def _first_due(deliveries: Iterable[NewDelivery]) -> dict[Lane, tuple[bool, datetime | None]]:
-    """For each lane its mode and when the first of these deliveries is due: in ordered lanes the first in line."""
-    first: dict[Lane, tuple[bool, datetime | None]] = {}
+def _first_due(deliveries: Iterable[NewDelivery]) -> dict[int, dict[int, tuple[bool, datetime | None]]]:
+    """For each subscription and lane the mode, and when the first is due: in ordered lanes the one in front."""
+    first: dict[int, dict[int, tuple[bool, datetime | None]]] = defaultdict(dict)
     for new in deliveries:
         if new.lane is None:
             continue
-        key = new.subscription_id, new.lane
-        known = first.setdefault(key, (new.ordered, new.due))[1]
+        lanes = first[new.subscription_id]
+        known = lanes.setdefault(new.lane, (new.ordered, new.due))[1]
         if not new.ordered and known is not None and (new.due is None or new.due < known):
-            first[key] = (False, new.due)
+            lanes[new.lane] = (False, new.due)
     return first

@@ -15,7 +15,7 @@ from local_transport.applied import AppliedSubscription
 from local_transport.claims import Claims, due_deliveries
 from local_transport.connections import Database
 from local_transport.details import ended_by_lease
-from local_transport.dialects.columns import LIMIT, Later, Moment, Now, moment
+from local_transport.dialects.columns import LIMIT, Among, Later, Moment, Now, moment
 from local_transport.dialects.port import Change, Choice, Rows
 from local_transport.front import Front, Walk, front_for
 from local_transport.lanes import Emptied, LaneMode, Lanes, TouchedLanes, is_touched, next_due
@@ -161,7 +161,7 @@ class LaneClaims:
 
         One that had nothing due will soon be looked at again, should nobody be able to set it right.
         """
-        own = (chosen.c.subscription_id, chosen.c.lane, *(leased.c[name] for name in _OF_LEASE))
+        own = (chosen.c.lane, *(leased.c[name] for name in _OF_LEASE))
         same = leased.c.message_ordinal == chosen.c.message_ordinal
         moved = sa.select(*own).select_from(chosen.outerjoin(leased, same)).subquery("moved").c
         after_dead = sa.null() if self._mode == "ordered" else Now()
@@ -171,8 +171,8 @@ class LaneClaims:
             else_=Later(Now(), sa.literal(_AGAIN_SECONDS)),
         )
         held = sa.case((moved.state == "leased", moved.message_ordinal), else_=sa.null())
-        update = sa.update(lane).values(due_at=due, held_ordinal=held)
-        return update.where(lane.c.subscription_id == moved.subscription_id, lane.c.lane == moved.lane)
+        mine = (lane.c.subscription_id == SUBSCRIPTION, Among(lane.c.lane, sa.select(chosen.c.lane).scalar_subquery()))
+        return sa.update(lane).values(due_at=due, held_ordinal=held).where(*mine, lane.c.lane == moved.lane)
 
 
 def _due(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:

@@ -23,7 +23,7 @@ from sqlalchemy.sql.selectable import FromClause
 
 from local_transport.connections import Database
 from local_transport.dialects import Dialect
-from local_transport.dialects.columns import Now, moment
+from local_transport.dialects.columns import Among, Now, moment
 from local_transport.dialects.port import Change, Plan, Rows
 from local_transport.tables import delivery, lane, touched_lane
 from towpath.errors import TransportUnavailable
@@ -180,14 +180,12 @@ class _Tidying:
 
     def _locking(self) -> sa.Select[Any]:
         """Not those that a claim has taken meanwhile."""
-        rows = self._asked.rows
         free = sa.or_(lane.c.held_ordinal.is_(None), lane.c.due_at <= moment())
-        found = sa.select(lane.c.lane).select_from(rows.join(lane, lane.c.lane == rows.c.lane))
-        found = found.where(lane.c.subscription_id == _SUBSCRIPTION, free).order_by(lane.c.lane)
+        found = sa.select(lane.c.lane).where(self._mine(), free).order_by(lane.c.lane)
         return found.with_for_update(skip_locked=True, of=lane)
 
     def _mine(self) -> sa.ColumnElement[bool]:
-        wanted = lane.c.lane.in_(sa.select(self._asked.rows.c.lane))
+        wanted = Among(lane.c.lane, sa.select(self._asked.rows.c.lane).scalar_subquery())
         return sa.and_(lane.c.subscription_id == _SUBSCRIPTION, wanted)
 
     def _removal(self, mode: LaneMode) -> UpdateBase:

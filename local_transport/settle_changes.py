@@ -16,7 +16,7 @@ from sqlalchemy.sql.selectable import FromClause
 
 from local_transport.details import KEY, upsert_details
 from local_transport.dialects import Dialect
-from local_transport.dialects.columns import Later, Moment, Now
+from local_transport.dialects.columns import Among, Later, Moment, Now
 from local_transport.dialects.port import Change, Choice, Columns
 from local_transport.endings import Ending, into_history, into_tally, known_reason, without_details
 from local_transport.lanes import follower_is_due, other_is_due
@@ -79,7 +79,9 @@ def _with_free_lanes(rows: FromClause) -> sa.CompoundSelect[Any]:
     held = (
         sa.select(*rows.c)
         .select_from(rows.join(lane, lane.c.lane == rows.c.lane))
-        .where(lane.c.subscription_id == _SUBSCRIPTION, mine)
+        .where(
+            lane.c.subscription_id == _SUBSCRIPTION, Among(lane.c.lane, sa.select(rows.c.lane).scalar_subquery()), mine
+        )
         .order_by(lane.c.lane)
         .with_for_update(key_share=True, of=lane)
         .cte("of_held_lanes")
@@ -88,9 +90,13 @@ def _with_free_lanes(rows: FromClause) -> sa.CompoundSelect[Any]:
 
 
 def _leave_lanes(kind: Kind, changed: FromClause) -> UpdateBase:
-    same = (lane.c.subscription_id == changed.c.subscription_id, lane.c.lane == changed.c.lane)
+    mine = (lane.c.subscription_id == _SUBSCRIPTION, Among(lane.c.lane, sa.select(changed.c.lane).scalar_subquery()))
     held = changed.c.message_ordinal if kind.holds else sa.null()
-    return sa.update(lane).values(due_at=kind.lane_due(changed), held_ordinal=held).where(*same)
+    return (
+        sa.update(lane)
+        .values(due_at=kind.lane_due(changed), held_ordinal=held)
+        .where(*mine, lane.c.lane == changed.c.lane)
+    )
 
 
 # --- Deliveries --------------------------------------------------------------------------------------------------

@@ -132,6 +132,28 @@ def only_where(condition: str | sa.ColumnElement[bool]) -> dict[str, Any]:
 LIMIT: Final = sa.bindparam("limit", type_=sa.Integer(), literal_execute=True)
 
 
+class Among(FunctionElement[bool]):
+    """``Among(column, select)``: whether the column is one of a few values, each of which is looked up in its index.
+
+    PostgreSQL would rather read a whole table of some thousand rows than join it with a few rows by its index.
+    """
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+
+@compiles(Among, "postgresql")
+def _among_postgresql(element: Among, compiler: SQLCompiler, **options: Any) -> str:
+    column, values = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} = ANY (ARRAY{values})"
+
+
+@compiles(Among, "sqlite")
+def _among_sqlite(element: Among, compiler: SQLCompiler, **options: Any) -> str:
+    column, values = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} IN {values}"
+
+
 # --- The database's clock ----------------------------------------------------------------------------------------
 
 
