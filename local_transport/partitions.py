@@ -65,7 +65,8 @@ def _keys() -> sa.Subquery:
     made = sa.select(*(lane.c[name] for name in names)).where(lane.c.subscription_id == wanted)
     row = touched_lane.c
     known = sa.exists().where(lane.c.subscription_id == row.subscription_id, lane.c.lane == row.lane)
-    unmade = sa.select(row.subscription_id, row.lane, sa.null(), sa.null()).where(row.subscription_id == wanted, ~known)
+    nothing = (sa.cast(sa.null(), lane.c.due_at.type), sa.cast(sa.null(), lane.c.held_ordinal.type))
+    unmade = sa.select(row.subscription_id, row.lane, *nothing).where(row.subscription_id == wanted, ~known)
     return sa.union_all(made, unmade.distinct()).subquery("key")
 
 
