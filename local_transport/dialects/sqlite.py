@@ -76,10 +76,10 @@ class _SeveralStatements:
         if isinstance(planned, Change):
             change = planned
         else:
-            self._chosen = _JsonBatch("chosen", _types(planned.choose.exported_columns))
+            self._chosen = _JsonBatch("chosen", _kinds(planned.choose.exported_columns))
             self._choose = Statement(planned.choose, _SQL)
             change = planned.change(self._chosen.rows)
-        self._changed = _JsonBatch("changed", _types(change.change.exported_columns))
+        self._changed = _JsonBatch("changed", _kinds(change.change.exported_columns))
         self._change = Statement(change.change, _SQL)
         self._then = [Statement(follow(self._changed.rows), _SQL) for follow in change.then]
         self._read = None if change.read is None else Statement(change.read(self._changed.rows), _SQL)
@@ -97,7 +97,7 @@ class _SeveralStatements:
         return changed if self._read is None else self._read.run(connection, known).all()
 
 
-def _types(columns: Iterable[sa.ColumnElement[Any]]) -> Columns:
+def _kinds(columns: Iterable[sa.ColumnElement[Any]]) -> Columns:
     return {str(column.key): column.type for column in columns}
 
 
