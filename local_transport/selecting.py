@@ -73,7 +73,7 @@ def delivery_key(text: str) -> tuple[int, int]:
         key = int(ordinal), int(subscription_id)
         if key[0] <= _LARGEST[0] and key[1] <= _LARGEST[1]:
             return key
-    raise InvalidSelection(f"{text!r} is no delivery's id; 'towpath deliveries list' and 'dead-letters list' show them")
+    raise InvalidSelection(f"{text!r} is no delivery's id; 'towpath deliveries list' shows them")
 
 
 def conditions(selection: Selection, applied: AppliedTopology) -> Iterator[sa.ColumnElement[bool]]:

@@ -260,7 +260,7 @@ def replay(
         if edit is not None:
             _replay_edited(operator, ids or [], payload, asked)
         elif asked.dry_run:
-            _tell(asked, "replayed", "would be replayed", _count(operator, asked))
+            _tell(asked, "replayed", "to be replayed", _count(operator, asked))
         else:
             _tell(
                 asked, "replayed", "replayed", _sum(asked, lambda one, pace: operator.replay(one, asked.warrant, pace))
@@ -298,7 +298,7 @@ def purge(
 
 def _discard(operator: Operator, asked: _Asked) -> None:
     if asked.dry_run:
-        _tell(asked, "discarded", "would be discarded", _count(operator, asked))
+        _tell(asked, "discarded", "to be discarded", _count(operator, asked))
         return
     requested = 0
 
@@ -353,7 +353,9 @@ def _tell(asked: _Asked, name: str, words: str, count: int, requested: int = 0) 
 
 def _replay_edited(operator: Operator, ids: Sequence[str], payload: JsonValue, asked: _Asked) -> None:
     if len(ids) != 1 or is_message_id(ids[0]):
-        raise typer.BadParameter("--edit needs the id of exactly one delivery; 'towpath dead-letters list' shows it")
+        raise typer.BadParameter(
+            "--edit needs the id of exactly one delivery; 'towpath deliveries list --where state=dead' shows it"
+        )
     new_id = operator.replay_edited(ids[0], payload, asked.warrant)
     with telling(f"{ids[0]} is replayed as message {new_id}"):
         if asked.as_json:

@@ -1,4 +1,4 @@
-"""``towpath apply``, ``stats`` and ``dead-letters``: looking after a running system."""
+"""``towpath apply``, ``stats`` and ``dead-letters list``: looking after a running system."""
 
 from __future__ import annotations
 
@@ -78,7 +78,17 @@ def stats(
     if as_json:
         print_json([_stats_json(row) for row in rows])
         return
-    headings = ("subscription", "topic", "pending", "leased", "dead", "completed", "discarded", "oldest pending")
+    headings = (
+        "subscription",
+        "topic",
+        "pending",
+        "leased",
+        "dead",
+        "completed",
+        "discarded",
+        "oldest pending",
+        "status",
+    )
     print_table(headings, ((*_stats_json(row).values(),) for row in rows))
 
 
@@ -93,6 +103,7 @@ def _stats_json(row: SubscriptionStats) -> dict[str, JsonValue]:
         "completed": row.completed,
         "discarded": row.discarded,
         "oldest_pending_seconds": None if oldest is None else round(oldest.total_seconds(), 1),
+        "status": row.status,
     }
 
 
