@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from local_transport.connections import Database
+from local_transport.looks import Look
 from local_transport.schema import upgrade
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
@@ -85,6 +86,25 @@ def test_a_claim_walks_the_index_of_due_deliveries(crowded, explained):
     assert_uses(plan, "Index Scan using towpath_delivery_due")
     assert re.search(r"Index Cond: .*subscription_id = .*due_at <= ", plan)  # the time too, and not as a filter
     assert "Sort Key: towpath_delivery.due_at" not in plan
+
+
+def test_a_look_reads_one_entry_of_each_index_for_each_subscription(crowded, explained):
+    transport, database = crowded
+    ids = sorted(subscription.id for subscription in transport._reader.last.subscriptions.values())
+    with database.writing() as connection:
+        connection.execute(
+            sa.text(
+                """INSERT INTO towpath_lane (subscription_id, lane, due_at)
+                   SELECT CAST(:id AS int), n, clock_timestamp() + interval '1 hour' FROM generate_series(1, 20000) n"""
+            ),
+            {"id": ids[0]},
+        )
+        connection.execute(sa.text("ANALYZE towpath_lane"))
+    seen, (plan,) = explained(lambda: Look(transport._database).take(ids))
+    assert sorted(found.due_in < 0 for found in seen.values()) == [False, True]  # all of the other's are for later
+    assert_uses(plan, "using towpath_delivery_due")
+    assert_uses(plan, "using towpath_lane_due")
+    assert "Seq Scan on towpath_lane" not in plan
 
 
 def test_the_plan_is_the_same_when_the_server_plans_a_prepared_statement_for_any_values(crowded, postgres_url):
