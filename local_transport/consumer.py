@@ -37,6 +37,8 @@ from towpath.settlement import (
 
 EXPIRED: Final = "Expired"  # why a delivery was discarded
 
+_IN_VAIN: Final = 2  # claims after which one that was woken leaves nothing out: the look has seen something
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
@@ -78,24 +80,24 @@ class DatabaseConsumer:
         What is due already is answered at once. After ``stop_receiving`` or ``close`` the answer is empty.
         """
         deadline = self._means.monotonic() + wait.total_seconds()
-        wakeups, after_a_ring = self._means.wakeups, False
+        wakeups, in_vain = self._means.wakeups, 0
         while not (self._stopped or wakeups.closed):
             rings = wakeups.rings(self._applied.id)
-            deliveries = self._claim(limit, wait)
+            deliveries = self._claim(limit, leave_out=wait > timedelta(0) and in_vain < _IN_VAIN)
             left = deadline - self._means.monotonic()
             if deliveries or left <= 0:
                 return deliveries
-            wakeups.wait(self._applied, rings, left, after_a_ring=after_a_ring)
-            after_a_ring = True
+            wakeups.wait(self._applied, rings, left, after_a_ring=in_vain > 0)
+            in_vain += 1
         return []
 
-    def _claim(self, limit: int, wait: timedelta) -> list[Delivery]:
+    def _claim(self, limit: int, *, leave_out: bool) -> list[Delivery]:
         """Claim, and again while a claim only ended deliveries or was refused for an outdated policy.
 
-        Who does not wait is told all there is; who waits looks again soon enough.
+        Who does not wait is told all there is; who waits may leave out what a look would tell of soon enough.
         """
         while True:
-            claim = self._claims.claim if wait > timedelta(0) else self._claims.claim_all
+            claim = self._claims.claim if leave_out else self._claims.claim_all
             claimed = run_again(partial(claim, limit), self._means.random)
             self._end(claimed)
             if claimed.deliveries:

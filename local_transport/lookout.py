@@ -14,6 +14,7 @@ from local_transport.looks import Seen
 FIRST_SECONDS: Final = 0.05  # from something that happened to the first look after it
 LONGEST_SECONDS: Final = 5.0  # between two looks while word of others comes
 DEAF_SECONDS: Final = 1.0  # between two looks while none can come
+_SHARE: Final = 10  # a look takes at most a tenth of the time: it is slow where an index has many dead entries
 _CLOCK_STEP_SECONDS: Final = 0.001  # a database may keep whole milliseconds
 
 Take = Callable[[Collection[int]], Mapping[int, Seen]]
@@ -25,21 +26,29 @@ class Pace:
     def __init__(self) -> None:
         self.next_at = math.inf  # monotonic seconds
         self._pause = FIRST_SECONDS
+        self._not_before = -math.inf
 
     def something_happened(self, now: float) -> None:
         """Begin anew; a look that is nearer stays."""
-        self._pause = FIRST_SECONDS
-        self.next_at = min(self.next_at, now + FIRST_SECONDS)
+        self._begin(now + FIRST_SECONDS)
 
     def look_at_once(self, now: float) -> None:
         """Begin anew with a look now."""
-        self._pause = FIRST_SECONDS
-        self.next_at = min(self.next_at, now)
+        self._begin(now)
 
-    def looked(self, now: float, longest: float) -> None:
-        """A look was begun at ``now``."""
+    def looks(self, now: float, longest: float) -> None:
+        """A look begins."""
         self._pause = min(self._pause * 2, longest)
         self.next_at = now + self._pause
+
+    def looked(self, began: float, ended: float) -> None:
+        """A look that began so has ended so."""
+        self._not_before = ended + min((ended - began) * _SHARE, LONGEST_SECONDS)
+        self.next_at = max(self.next_at, self._not_before)
+
+    def _begin(self, at: float) -> None:
+        self._pause = FIRST_SECONDS
+        self.next_at = min(self.next_at, max(at, self._not_before))
 
 
 @dataclass(slots=True)
@@ -170,11 +179,14 @@ class Lookout:
 
     def _keep_looking(self) -> None:
         while asked := self._await_look():
+            began = self._monotonic()
             try:
                 seen = self._take(asked)
             except Exception as error:  # noqa: BLE001 - whatever it was, those who wait meet it themselves
                 self._log.debug("the look for due deliveries failed: %s: %s", type(error).__name__, error)
                 seen = None
+            with self._lock:
+                self._pace.looked(began, self._monotonic())
             self._tell(asked, seen)
 
     def _await_look(self) -> list[int]:
@@ -185,7 +197,7 @@ class Lookout:
                 self._ring_due(now)
                 asked = self._waited_for()
                 if asked and self._pace.next_at <= now:
-                    self._pace.looked(now, self._longest)
+                    self._pace.looks(now, self._longest)
                     return asked
                 times = [self._posts[subscription_id].due_at for subscription_id in asked]
                 self._changed.wait(min([self._pace.next_at, *times]) - now if asked else None)

@@ -39,7 +39,8 @@ def looks_of(pace, start, count, longest):
     times, now = [], start
     for _ in range(count):
         now = pace.next_at
-        pace.looked(now, longest)
+        pace.looks(now, longest)
+        pace.looked(now, now)
         times.append(round(now - start, 3))
     return times
 
@@ -60,6 +61,20 @@ def test_what_happens_all_the_time_does_not_put_a_look_off():
     assert pace.next_at == 100.0 + FIRST_SECONDS
     pace.look_at_once(100.01)
     assert pace.next_at == 100.01
+
+
+def test_a_look_that_takes_long_is_not_taken_again_at_once_whatever_happens():
+    pace = Pace()
+    pace.something_happened(100.0)
+    pace.looks(100.05, LONGEST_SECONDS)
+    pace.looked(100.05, 100.15)
+    pace.something_happened(100.16)
+    pace.look_at_once(100.17)
+    assert pace.next_at == pytest.approx(101.15)  # it takes a tenth of the time
+    pace.looks(101.15, LONGEST_SECONDS)
+    pace.looked(101.15, 103.15)
+    pace.look_at_once(103.16)
+    assert pace.next_at == pytest.approx(103.15 + LONGEST_SECONDS)
 
 
 def test_while_word_comes_an_idle_process_looks_less_than_twice_a_second():
