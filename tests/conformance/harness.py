@@ -27,7 +27,7 @@ from tests.servers.localstack import Aws
 from tests.servers.provision import Deployment, provisioned
 from towpath import NewMessage, PublishResult, connect
 from towpath.manifest import Manifest
-from towpath.ports import Capability, DeadLetterEntry, Transport
+from towpath.ports import Capability, DeadLetterEntry, Operator, Transport
 from towpath.resolve import resolve, with_all_on_database
 from towpath.topology import parse_topology
 from towpath.worker import Worker, WorkerOptions
@@ -73,6 +73,10 @@ class Running(Protocol):
 
     def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
         """The subscription's dead letters."""
+
+    @property
+    def operator(self) -> Operator:
+        """Who may replay and discard, where the transport can."""
 
 
 class Harness(Protocol):
@@ -122,6 +126,10 @@ class WorkerRunning:
     @property
     def capabilities(self) -> frozenset[Capability]:
         return self.transport.capabilities
+
+    @property
+    def operator(self) -> Operator:
+        return self.transport.operator()
 
     def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
         results = self.transport.publish(topic, list(messages))
@@ -296,6 +304,10 @@ class LambdaRunning:
     @property
     def capabilities(self) -> frozenset[Capability]:
         return self.transport.capabilities
+
+    @property
+    def operator(self) -> Operator:
+        return self.transport.operator()
 
     def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
         results = [

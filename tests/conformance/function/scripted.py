@@ -34,6 +34,7 @@ def handle(message: Message, context: Context) -> Outcome | None:
                 "message_id": message.id,
                 "delivery_id": context.delivery_id,
                 "attempt": context.attempt,
+                "is_replay": context.is_replay,
                 "action": action,
                 "payload": message.payload or None,
                 "attributes": dict(message.attributes),
@@ -57,6 +58,10 @@ def act(action: str, argument: str, context: Context) -> Outcome | None:
         case "error":
             raise RuntimeError(f"scripted error in attempt {context.attempt}")
         case "fatal":
+            raise FatalError("scripted fatal failure")
+        case "fatal_until_replayed":
+            if context.is_replay:
+                return Complete()
             raise FatalError("scripted fatal failure")
         case "dead_letter":
             return DeadLetter("scripted dead letter")
