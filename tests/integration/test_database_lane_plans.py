@@ -1,0 +1,144 @@
+"""The plans of all that claims, settles and publishes keys, on PostgreSQL with 10,000 keys, most of them blocked."""
+
+import re
+from contextlib import closing, contextmanager
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from local_transport.connections import Database
+from local_transport.schema import upgrade
+from tests.servers.postgres import fresh_database
+from tests.servers.topologies import on_database
+from towpath import NewMessage, connect
+from towpath.ports import Extension
+from towpath.settlement import Completion, DeadLettering, Discard, Failure, Release, Retrial, Settled
+
+NOW = timedelta(0)
+DELIVERIES, KEYS, FREE = 100_000, 10_000, 1_000
+FAILURE = Failure(type="E", message="m")
+
+FILL = """
+INSERT INTO towpath_message (id, published_at, topic_id, body)
+SELECT gen_random_uuid(), clock_timestamp(), 1, '{}' FROM generate_series(1, :deliveries);
+
+INSERT INTO towpath_delivery (message_ordinal, subscription_id, lane, ordered, state, due_at, dead_since)
+SELECT ordinal, 1, hashtextextended((ordinal % :keys)::text, 0), :mode = 'ordered',
+       CASE WHEN dead THEN 'dead' ELSE 'pending' END,
+       CASE WHEN dead THEN null WHEN ordinal % :keys < :free THEN clock_timestamp()
+            ELSE clock_timestamp() + interval '1 hour' END,
+       CASE WHEN dead THEN clock_timestamp() END
+FROM (SELECT ordinal, ordinal <= :keys AND ordinal % :keys >= :free AS dead FROM towpath_message) AS numbered;
+
+INSERT INTO towpath_lane (subscription_id, lane, due_at)
+SELECT 1, hashtextextended(key::text, 0),
+       CASE WHEN key < :free THEN clock_timestamp()
+            WHEN :mode = 'exclusive' THEN clock_timestamp() + interval '1 hour' END
+FROM generate_series(0, :keys - 1) AS key;
+"""
+
+
+@pytest.fixture(scope="module", params=["exclusive", "ordered"])
+def crowded(request, postgres_server):
+    """The URL of a database where 9 of 10 keys wait: for an hour, or behind a dead letter."""
+    with fresh_database(postgres_server) as url, closing(Database(url)) as database:
+        upgrade(database)
+        rules = {"partition_mode": request.param}
+        subscriptions = {"convert": {"topic": "documents"} | rules, "drained": {"topic": "few"} | rules}
+        with connect(url) as transport:
+            transport.apply(on_database({"documents": {}, "few": {}}, subscriptions))
+        numbers = {"deliveries": DELIVERIES, "keys": KEYS, "free": FREE, "mode": request.param}
+        with database.writing() as connection:
+            for statement in FILL.strip().split(";\n"):
+                connection.execute(sa.text(statement.rstrip(";\n")), numbers)
+        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(sa.text("VACUUM ANALYZE"))
+        yield url
+
+
+@contextmanager
+def planned(url, how):
+    """A transport, and the plans of all that it runs, as the server makes them in one way or another."""
+    plans = []
+    with connect(f"{url}?prepare_threshold=0") as transport:
+
+        @sa.event.listens_for(transport._database.engine, "connect")
+        def explain_everything(connection, _entry):
+            for statement in (
+                "LOAD 'auto_explain'",
+                "SET auto_explain.log_min_duration = 0",
+                "SET auto_explain.log_level = notice",
+                f"SET plan_cache_mode = {how}",
+            ):
+                connection.execute(statement)
+            connection.commit()
+            connection.add_notice_handler(lambda notice: plans.append(notice.message_primary))
+
+        transport._database.engine.dispose()
+        yield transport, plans
+
+
+def settle(consumer, how, count, make):
+    held = consumer.receive(count, NOW)
+    assert len(held) == count
+    assert {type(answer) for answer in getattr(consumer, how)([make(one) for one in held])} == {Settled}
+
+
+@pytest.mark.parametrize("how", ["force_custom_plan", "force_generic_plan"])
+def test_no_statement_about_keys_reads_all_deliveries_or_lanes(crowded, how):
+    """Whether planned for these values or, as a prepared statement may be, for any."""
+    with planned(crowded, how) as (transport, plans):
+        consumer = transport.consumer("convert")
+        settle(consumer, "complete", 50, lambda one: Completion(delivery=one))
+        settle(consumer, "retry", 20, lambda one: Retrial(delivery=one, delay=timedelta(hours=1), failure=FAILURE))
+        settle(consumer, "dead_letter", 20, lambda one: DeadLettering(delivery=one, reason="bad"))
+        settle(consumer, "discard", 20, lambda one: Discard(delivery=one, reason="Expired"))
+        settle(consumer, "release", 20, lambda one: Release(delivery=one))
+        settle(consumer, "extend", 20, lambda one: Extension(delivery=one))
+        new = [NewMessage(payload=i, partition_key=f"{how}-{i % 60}") for i in range(100)]
+        for topic in ("documents", "few", "few"):  # the last time to lanes that are there
+            transport.publish(topic, new)
+        with transport._database.engine.connect() as connection, connection.begin():
+            transport.publish("few", new, connection=connection)
+        drained = transport.consumer("drained")
+        while held := drained.receive(100, NOW):  # until its lanes are gone
+            drained.complete([Completion(delivery=one) for one in held])
+    own = [plan for plan in plans if "towpath_delivery" in plan or "towpath_lane" in plan]
+    assert_all_are_there(own)
+    for plan in own:
+        assert not re.search(r"Seq Scan on towpath_(delivery|lane)( |$)", plan, re.MULTILINE), plan
+
+
+def assert_all_are_there(plans):
+    """The plans of a claim, settles, publishes, of lanes that are set right and of lanes that were touched."""
+    for part in (
+        "Index Scan using towpath_lane_due",
+        "CTE of_held_lanes",
+        "Delete on towpath_lane",
+        "Insert on towpath_lane",
+        "Delete on towpath_touched_lane",
+        "Insert on towpath_delivery",
+    ):
+        assert any(part in plan for plan in plans), part
+
+
+def test_an_idle_look_reads_a_handful_of_entries_however_many_keys_are_blocked(crowded):
+    with closing(Database(crowded)) as database:
+        with database.writing() as connection:  # nothing is due any more
+            connection.execute(sa.text("UPDATE towpath_lane SET due_at = due_at + interval '2 hours'"))
+        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(sa.text("VACUUM ANALYZE towpath_lane"))
+        with connect(crowded) as transport:
+            before = entries_read(database)
+            assert transport.consumer("convert").receive(50, NOW) == []
+            transport.close()  # the server counts when the connection ends
+        assert entries_read(database) - before < 50
+
+
+def entries_read(database):
+    query = """SELECT sum(idx_tup_read) FROM pg_stat_user_indexes
+               WHERE relname IN ('towpath_lane', 'towpath_delivery', 'towpath_touched_lane')"""
+    with database.reading() as connection:
+        connection.execute(sa.text("SELECT pg_stat_clear_snapshot()"))
+        return int(connection.scalar(sa.text(query)))
