@@ -1,8 +1,10 @@
 """Partition keys when publishers, claims and settles meet: nothing is lost, nobody waits for an open transaction."""
 
+import json
 import random
 import threading
 import time
+from collections import defaultdict
 from contextlib import closing, contextmanager
 from datetime import timedelta
 
@@ -257,14 +259,51 @@ def test_publishers_of_one_ordered_key_wait_for_each_other_and_those_of_other_ke
                 complete(transport, [held])
 
 
+def test_deliveries_of_a_key_come_in_the_order_in_which_transactions_that_stay_open_for_a_while_commit(postgres_url):
+    """A message that got its place first and is committed last would come before one committed earlier."""
+    commits, lock = {}, threading.Lock()
+
+    def publish(transport, database, number):
+        draw = random.Random(number)
+        for _ in range(5):
+            key = draw.choice("abc")
+            with database.engine.connect() as connection:
+                transaction = connection.begin()
+                (found,) = published(transport, key, connection=connection)
+                time.sleep(draw.random() * 0.02)
+                before = time.monotonic()
+                transaction.commit()
+                with lock:
+                    commits[found] = (before, time.monotonic())
+
+    with closing(Database(postgres_url)) as database:
+        upgrade(database)
+        with opened(postgres_url, "ordered") as transport:
+            publishers = [InThread(lambda number=number: publish(transport, database, number)) for number in range(4)]
+            for publisher in publishers:
+                publisher.answer()
+            came, consumer = defaultdict(list), transport.consumer("convert")
+            while held := consumer.receive(100, NOW):
+                for one in held:
+                    came[json.loads(one.body)["payload"]].append(one.message_id)
+                complete(transport, held)
+    assert sum(map(len, came.values())) == len(commits) == 20
+    for own in came.values():
+        for number, found in enumerate(own):
+            assert all(commits[found][0] <= commits[later][1] for later in own[number:])
+
+
 def test_publishers_of_one_exclusive_key_do_not_wait_for_an_open_transaction(postgres_url):
     with closing(Database(postgres_url)) as database:
         upgrade(database)
-        with opened(postgres_url, "exclusive") as transport:
-            with database.engine.connect() as connection, connection.begin():
-                published(transport, "a", connection=connection)
-                (other,) = published(transport, "a")
-                assert [held.message_id for held in transport.consumer("convert").receive(10, NOW)] == [other]
+        with (
+            opened(postgres_url, "exclusive") as transport,
+            database.engine.connect() as connection,
+            connection.begin(),
+        ):
+            published(transport, "a", connection=connection)
+            (other,) = published(transport, "a")
+            assert [held.message_id for held in transport.consumer("convert").receive(10, NOW)] == [other]
 
 
 def test_publishers_of_the_same_keys_in_any_order_never_deadlock(on_postgres):
