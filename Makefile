@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit conformance check format lock clean
+.PHONY: help setup demo test unit conformance check format mutate lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -45,6 +45,10 @@ check: setup ## Run all static checks
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+mutate: setup ## Try small faults in one module: make mutate MODULE=towpath/backoff.py [TESTS=...] [LINES=40:80]
+	@test -n "$(MODULE)" || { echo "say which: make mutate MODULE=towpath/backoff.py" >&2; exit 1; }
+	$(BIN)/python -m tests.mutation $(MODULE) $(TESTS) $(if $(LINES),--lines $(LINES)) $(if $(JOBS),--jobs $(JOBS))
 
 lock: ## Resolve the dependencies anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --generate-hashes \
