@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--lines", default="1:1000000", help="mutate these lines only, such as 40:80")
     parser.add_argument("--jobs", type=int, default=1, help="mutants tried at a time (default 1)")
     parser.add_argument("--show", action="store_true", help="list the mutants and run nothing")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     tests = options.tests or [f"tests/unit/test_{Path(options.module).stem}.py"]
     original = (ROOT / options.module).read_text()
     first, last = (int(number) for number in options.lines.split(":"))
