@@ -179,9 +179,19 @@ class InvalidEvent(TowpathError):
     """What Lambda handed over is no SQS event: the function is wired to something else than its queue."""
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about ``word``, which is none of ``known``: the nearest of them, or nothing."""
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The one of ``known`` that ``word`` is probably meant to be, whatever its case and what joins its words."""
     from difflib import get_close_matches  # a Lambda function that has no such mistake need not wait for it
 
-    nearest = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+    def plain(text: str) -> str:
+        return text.lower().translate({ord(mark): None for mark in "_-. "})
+
+    by_letters = {plain(one): one for one in known}
+    close = get_close_matches(plain(word), list(by_letters), n=1)
+    return by_letters[close[0]] if close else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence about ``word``, which is none of ``known``: the nearest of them, or nothing."""
+    found = nearest(word, known)
+    return f"; did you mean {found!r}?" if found is not None else ""

@@ -22,6 +22,13 @@ SNS_BATCH_BYTES: Final = 262_144
 SNS_FILTER_KEYS: Final = 5
 SNS_FILTER_COMBINATIONS: Final = 150
 SNS_FILTER_BYTES: Final = 262_144
+SNS_FILTER_POLICIES_PER_TOPIC: Final = 200  # this and the next are quotas that AWS can raise for an account
+SNS_FILTER_POLICIES_PER_ACCOUNT: Final = 10_000
+SNS_FIFO_SUBSCRIPTIONS: Final = 100
+SNS_FILTER_NUMBER: Final = 1e9
+SNS_FILTER_DECIMALS: Final = 5
+SNS_FILTER_WILDCARDS: Final = 3  # in one pattern
+SNS_FILTER_WILDCARD_POINTS: Final = 100  # "Filter policy constraints" says how they are counted
 
 # AWS Lambda: developer guide, "Lambda quotas" and "Using Lambda with Amazon SQS"; IAM names: IAM quotas.
 LAMBDA_NAME_LENGTH: Final = 64
@@ -49,6 +56,7 @@ SUBSCRIPTIONS_PER_STACK: Final = 20
 # Towpath's own contracts (docs/reference/contracts.md).
 SCHEMA: Final = "towpath/1"
 MANIFEST_VERSION: Final = 1
+MIN_MESSAGE_BYTES: Final = 512  # of a topic's limit: below it, a long topic name alone can leave no room for a message
 MAX_MESSAGE_BYTES: Final = 261_120  # 256 KiB less 1 KiB for the note that a dead letter carries on SQS
 DEAD_LETTER_NOTE_BYTES: Final = 1_024
 NAME_LENGTH: Final = 20  # of a topology's and an environment's name, which begin every resource's name
@@ -66,6 +74,9 @@ DEDUPLICATION_TTL_SECONDS: Final = (60, 30 * 86_400)
 MAX_RETRY_SECONDS: Final = SQS_MAX_VISIBILITY_SECONDS  # SQS's ceiling, kept on every transport
 MAX_ATTEMPTS: Final = (1, 995)
 LEASE_SECONDS: Final = (5, 43_200)
+# Of one attempt in a worker on a database, thirty days: what runs longer outlives its worker, and timers have an end.
+MAX_PROCESSING_SECONDS: Final = 30 * 86_400
+TOPOLOGY_DEPTH: Final = 20  # tables and lists in each other; no key takes so many
 RECEIVE_GUARD_EXTRA: Final = 2  # receives beyond max_attempts at which a delivery is set aside unrun
 REDRIVE_EXTRA: Final = 5  # receives beyond max_attempts at which SQS itself sets it aside
 CHECKPOINT_BYTES: Final = 4_000

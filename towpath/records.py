@@ -91,7 +91,7 @@ def _mistaken(mistakes: list[Mistake], path: str, problem: str) -> None:
 
 def key_path(keys: Iterable[object]) -> str:
     """The path that leads through ``keys``, as TOML writes it: ``subscriptions."documents.convert".handler``."""
-    return ".".join(key if _BARE_KEY.fullmatch(key) else f'"{key}"' for key in map(str, keys))
+    return ".".join(key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False) for key in map(str, keys))
 
 
 def _join(path: str, key: object) -> str:
