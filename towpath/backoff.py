@@ -31,6 +31,11 @@ class BackOff:
         seconds = round(cap / 2 + random() * cap / 2)
         return timedelta(seconds=min(max(1, seconds), MAX_RETRY_SECONDS))
 
+    def longest_total(self, attempts: int) -> float:
+        """The seconds that all waits between so many attempts can take together, without what handlers ask for."""
+        waits = (min(self.max_seconds, self.base_seconds * 2.0 ** min(done, 64)) for done in range(attempts - 1))
+        return sum(waits)
+
 
 def clamp(after: timedelta | float) -> timedelta:
     """A handler's own delay (seconds or timedelta), kept within [0, 43,200 s] and rounded up to whole seconds.

@@ -14,6 +14,7 @@ SQS_MESSAGE_BYTES: Final = 262_144
 SQS_ATTRIBUTES: Final = 10
 SQS_IN_FLIGHT: Final = 120_000
 SQS_GROUP_ID_LENGTH: Final = 128
+SQS_SMALLEST_NUMBER: Final = 1e-128  # of a number attribute, and 38 digits: "Amazon SQS message metadata"
 
 # Amazon SNS: developer guide, "Subscription filter policies" and "Amazon SNS endpoints and quotas".
 SNS_NAME_LENGTH: Final = 256
@@ -43,6 +44,7 @@ ESM_STANDARD_BATCH: Final = 10_000
 ESM_FIFO_BATCH: Final = 10
 ESM_BATCH_WINDOW_SECONDS: Final = 300
 ESM_MAXIMUM_CONCURRENCY: Final = (2, 1_000)
+DEFAULT_LAMBDA_THREADS: Final = 10  # at most; as many as the batch has messages
 LAMBDA_THREADS: Final = (1, 1_000)  # of the 1,024 threads and processes that Lambda gives an environment
 VISIBILITY_TIMEOUT_FACTOR: Final = 6  # queue visibility in function time-outs, as that Lambda page recommends
 
@@ -65,10 +67,15 @@ DATABASE_RETENTION_DAYS: Final = 3_650
 PARTITION_KEY_LENGTH: Final = 200
 CORRELATION_ID_LENGTH: Final = 200
 ATTRIBUTES: Final = 10
+ATTRIBUTE_NAME_LENGTH: Final = 64
 ATTRIBUTE_VALUE_LENGTH: Final = 256
 ATTRIBUTE_LIST_LENGTH: Final = 50
 ATTRIBUTE_NUMBER: Final = 1e9
-PAYLOAD_DEPTH: Final = 100
+PAYLOAD_DEPTH: Final = 100  # arrays and objects within one another
+FOREIGN_DEPTH: Final = 500  # the same of a foreign message: half of what Python's recursion bears
+PAYLOAD_INTEGER_DIGITS: Final = 4_300  # what Python reads by itself: sys.int_info.default_max_str_digits
+PAYLOAD_VALUES: Final = 1_000_000  # far beyond what MAX_MESSAGE_BYTES can hold: where looking at more makes no sense
+CLAIM_CHECK_BYTES: Final = 2**63 - 1  # a database's bigint
 DEDUPLICATION_KEY_LENGTH: Final = 200
 DEDUPLICATION_TTL_SECONDS: Final = (60, 30 * 86_400)
 MAX_RETRY_SECONDS: Final = SQS_MAX_VISIBILITY_SECONDS  # SQS's ceiling, kept on every transport

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from towpath.errors import InvalidTopology
+from towpath.errors import InvalidFilter, InvalidTopology
+from towpath.filters import FilterPolicy
 from towpath.topology import Topology, parse_topology, warnings_of
 
 
@@ -189,14 +190,12 @@ def test_a_filter_is_a_valid_filter_policy() -> None:
 
 
 def test_every_mistake_of_a_filter_is_told_at_its_path() -> None:
-    assert refused(s={"filter": {"kind": "pdf", "size": [{"prefix": ""}, {"numerc": 1}]}}) == [
-        "subscriptions.s.filter.kind: must be a non-empty list of conditions",
-        "subscriptions.s.filter.size[0].prefix: must be non-empty text",
-        (
-            "subscriptions.s.filter.size[1]: has the operator 'numerc', which SNS does not know; "
-            "allowed are exists, prefix, anything-but"
-        ),
-    ]
+    policy = {"kind": "pdf", "size": [{"prefix": ""}, {"numerc": 1}]}
+    with pytest.raises(InvalidFilter) as caught:
+        FilterPolicy.parse(policy)
+    assert len(caught.value.mistakes) == 3
+    told = sorted(f"subscriptions.s.filter.{mistake}" for mistake in caught.value.mistakes)
+    assert sorted(refused(s={"filter": policy})) == told
 
 
 def test_a_filter_that_is_wrong_as_a_whole_is_told_at_the_filter() -> None:

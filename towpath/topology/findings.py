@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from towpath.errors import Mistake
 from towpath.records import key_path
 
-Path = tuple[str, ...]
-LineOf = Callable[[Path], int | None]
+Path = tuple[str | int, ...]
+LineOf = Callable[[str], int | None]  # from a path as it is told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +41,31 @@ def independent(findings: Iterable[Finding], doubtful: Iterable[Path]) -> Iterat
 
 def mistakes_of(findings: Iterable[Finding], line_of: LineOf) -> list[Mistake]:
     """The findings as mistakes, in the order of the file where lines are known."""
-    mistakes = [Mistake(path=_told(f), problem=f.problem, line=line_of(_place(f))) for f in findings]
-    return sorted(mistakes, key=lambda mistake: (mistake.line or 0, mistake.path))
+    mistakes = [Mistake(path=_whole_path(finding), problem=finding.problem) for finding in findings]
+    return placed(mistakes, line_of)
 
 
-def _place(finding: Finding) -> Path:
-    """Where to look for it in the file: a filter's keys may have lines of their own."""
-    first_key = re.match(r"[^.\[]+", finding.inside)
-    return (*finding.path, first_key[0]) if first_key else finding.path
+def placed(mistakes: Iterable[Mistake], line_of: LineOf) -> list[Mistake]:
+    """The mistakes with the lines that they are on, in the order of the file."""
+    found = [replace(mistake, line=line_of(mistake.path)) for mistake in mistakes]
+    return sorted(found, key=lambda mistake: (mistake.line or 0, mistake.path))
 
 
-def _told(finding: Finding) -> str:
-    path = key_path(finding.path)
+def no_lines(_: str) -> None:
+    """For documents whose lines are not known."""
+
+
+def _whole_path(finding: Finding) -> str:
+    path = told(finding.path)
     return f"{path}.{finding.inside}" if finding.inside else path
+
+
+def told(path: Path) -> str:
+    """The path as a person reads it: ``subscriptions.ship.filter.kind[0]``."""
+    text = ""
+    for key in path:
+        text += f"[{key}]" if isinstance(key, int) else f".{key_path([key])}"
+    return text.removeprefix(".")
 
 
 def shown(value: object) -> str:
@@ -65,5 +76,5 @@ def shown(value: object) -> str:
         return "a list"
     if value is None or isinstance(value, bool | str):
         text = json.dumps(value, ensure_ascii=False)
-        return text if len(text) <= 80 else text[:77] + '..."'
+        return text if len(text) <= 80 else text[:76] + '..."'
     return str(value)

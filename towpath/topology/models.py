@@ -4,7 +4,7 @@ what keys mean together in ``rules``.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +14,9 @@ from towpath.settlement import PartitionMode, SubscriptionStatus
 TransportName: TypeAlias = Literal["aws", "database"]
 Host: TypeAlias = Literal["lambda", "worker", "external"]
 Runtime: TypeAlias = Literal["python3.11", "python3.12", "python3.13", "python3.14"]
+
+PREFIX_NAME: Final = rf"[a-z0-9-]{{1,{limits.NAME_LENGTH}}}"
+"""The pattern of a topology's and an environment's name, which begin the names of all resources."""
 
 
 class Table(BaseModel):
@@ -27,7 +30,9 @@ class Topic(Table):
 
     transport: TransportName = "aws"
     """Where the topic lives. A topic with an Ordered subscription must be on a database."""
-    max_payload_bytes: int = Field(default=limits.MAX_MESSAGE_BYTES, ge=1, le=limits.MAX_MESSAGE_BYTES)
+    max_payload_bytes: int = Field(
+        default=limits.MAX_MESSAGE_BYTES, ge=limits.MIN_MESSAGE_BYTES, le=limits.MAX_MESSAGE_BYTES
+    )
     """The largest message: envelope and attributes, in bytes of UTF-8."""
     retention_days: int = Field(default=7, ge=1, le=limits.DATABASE_RETENTION_DAYS)
     """How long a message is kept: at most 14 on aws; on a database, history once it is final."""
@@ -102,7 +107,9 @@ class Subscription(Table):
     """How long a worker holds a delivery without renewing."""
     heartbeat: Literal["auto", "manual"] = "auto"
     """``auto`` renews the lease while the handler runs, ``manual`` only when the handler says so."""
-    max_processing_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_processing_seconds: float | None = Field(
+        default=None, gt=0, le=limits.MAX_PROCESSING_SECONDS, allow_inf_nan=False
+    )
     """When a running handler is asked to stop. On Lambda at most the function's timeout."""
     accept_foreign: bool = True
     """Whether bodies that are no Towpath envelope are handled; otherwise they become dead letters."""
@@ -146,3 +153,17 @@ class Topology(Table):
         queue would make it exclusive unasked.
         """
         return subscription.partition_mode != "none" and self.is_fifo(subscription.topic)
+
+    def batch_size_of(self, subscription: Subscription) -> int:
+        """How many messages its function gets at most: as written, else 10, and 1 from a FIFO queue, where messages
+        returned behind a failed one would use up receives.
+        """
+        if subscription.function.batch_size is not None:
+            return subscription.function.batch_size
+        return 1 if self.has_fifo_queue(subscription) else limits.SQS_BATCH_ENTRIES
+
+    def threads_of(self, subscription: Subscription) -> int:
+        """How many messages of a batch its function handles at a time: as written, else all of up to ten."""
+        if subscription.function.concurrency is not None:
+            return subscription.function.concurrency
+        return min(limits.DEFAULT_LAMBDA_THREADS, self.batch_size_of(subscription))
