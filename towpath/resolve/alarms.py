@@ -45,12 +45,8 @@ def function_alarms(names: Names, subscription: str, function: Function) -> list
 
 
 def slowest_seconds(max_attempts: int, backoff: BackOff, visibility_seconds: int) -> int:
-    """How long a delivery's attempts can take, each as long as the queue hides it, with the longest waits between.
-
-    The waits double from ``base_seconds`` up to ``max_seconds``, as ``towpath.backoff`` says.
-    """
-    waits = [min(backoff.max_seconds, backoff.base_seconds * 2.0 ** min(n, 64)) for n in range(max_attempts - 1)]
-    return max_attempts * visibility_seconds + round(sum(waits))
+    """How long a delivery's attempts can take, each as long as the queue hides it, with the longest waits between."""
+    return max_attempts * visibility_seconds + backoff.longest_total(max_attempts)
 
 
 def _on_queue(name: str, queue: Queue, metric: str, threshold: int) -> Alarm:
