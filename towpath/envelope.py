@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from towpath import limits
 from towpath.attributes import attributes_bytes, read_attribute
@@ -28,7 +28,7 @@ from towpath.message import (
 )
 from towpath.validation import first_fault, ref_fault
 
-_TOPIC = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
+TOPIC_NAME: Final = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 _ESCAPED = re.compile("[\udc80-\udcff]")  # bytes from 0x80, as surrogateescape writes them
 _CLAIM = re.compile(r'"schema"\s*:\s*"towpath/')
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
@@ -36,7 +36,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)
 
 def is_topic_name(text: str) -> bool:
     """Lower-case words joined by one of ``.``, ``-``, ``_``, at most 200 characters."""
-    return len(text) <= limits.TOPIC_NAME_LENGTH and _TOPIC.fullmatch(text) is not None
+    return len(text) <= limits.TOPIC_NAME_LENGTH and TOPIC_NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 from towpath.errors import HandlerNotFound
 from towpath.message import Message
 
-_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+HANDLER_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Handler:
 
 def is_handler_path(text: str) -> bool:
     """Whether ``text`` has the form ``package.module:name`` (``:name.name`` for a method of an object)."""
-    return _PATH.fullmatch(text) is not None
+    return HANDLER_PATH.fullmatch(text) is not None
 
 
 def load(path: str) -> Handler:
