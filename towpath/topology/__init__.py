@@ -22,6 +22,7 @@ from towpath.topology.models import (
     TransportName,
 )
 from towpath.topology.rules import RULES, WARNINGS, is_prefix_name
+from towpath.topology.schema import topology_schema
 from towpath.topology.shape import read_shape
 
 __all__ = [
@@ -95,8 +96,3 @@ def _checked(document: Mapping[str, Any], found: Iterable[Finding], source: str,
 def warnings_of(topology: Topology) -> list[Mistake]:
     """What is allowed and probably not wanted."""
     return mistakes_of((finding for rule in WARNINGS for finding in rule(topology)), no_lines)
-
-
-def topology_schema() -> dict[str, Any]:
-    """The JSON Schema of the file, for editors. What keys mean together it cannot say; ``parse_topology`` does."""
-    return Topology.model_json_schema()
