@@ -99,6 +99,13 @@ def test_two_subscriptions_that_would_share_a_queue_are_refused() -> None:
     )
 
 
+def test_two_that_meet_in_many_names_are_told_once() -> None:
+    assert [mistake.partition(":")[0] for mistake in mistakes("a.b", "a-b", "a_b")] == [
+        'subscriptions."a.b"',
+        "subscriptions.a_b",
+    ]
+
+
 def test_a_subscription_named_like_anothers_dead_letter_queue_is_refused() -> None:
     assert mistakes("a", "a-dlq") == [
         "subscriptions.a-dlq: would get the SQS queue 'shop-prod-a-dlq', which 'a' gets too; rename one of them"

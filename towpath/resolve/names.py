@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Literal
 
 from towpath import limits
@@ -78,13 +77,14 @@ class Named:
 
 
 def collisions(named: Iterable[Named]) -> Iterator[Mistake]:
-    """A mistake for each topic or subscription that would get a name which another one has."""
-
-    def place(one: Named) -> tuple[str, str]:
-        return one.resource, one.name
-
-    for (resource, name), group in groupby(sorted(named, key=lambda n: (*place(n), n.path)), place):
-        first, *others = group
-        for other in others:
-            problem = f"would get the {resource} {name!r}, which {first.path[1]!r} gets too; rename one of them"
-            yield Mistake(path=key_path(other.path), problem=problem)
+    """A mistake for each topic or subscription that would get a name which another one has: one for the two, about
+    the first of the names in which they meet.
+    """
+    owners: dict[tuple[str, str], tuple[Kind, str]] = {}
+    met: set[tuple[object, object]] = set()
+    for one in sorted(named, key=lambda each: each.path):
+        owner = owners.setdefault((one.resource, one.name), one.path)
+        if owner != one.path and (one.path, owner) not in met:
+            met.add((one.path, owner))
+            problem = f"would get the {one.resource} {one.name!r}, which {owner[1]!r} gets too; rename one of them"
+            yield Mistake(path=key_path(one.path), problem=problem)
