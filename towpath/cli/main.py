@@ -41,7 +41,7 @@ class _BuiltIn:
 _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
     "demo": _BuiltIn(module="towpath.cli.demo", attribute="demo"),
     "topology": _BuiltIn(module="towpath.cli.topology", attribute="topology"),
-    "manifest": _BuiltIn(module="towpath.cli.topology", attribute="manifest"),
+    "manifest": _BuiltIn(module="towpath.cli.manifest", attribute="manifest"),
     "apply": _BuiltIn(module="towpath.cli.operate", attribute="apply"),
     "publish": _BuiltIn(module="towpath.cli.publish", attribute="publish"),
     "work": _BuiltIn(module="towpath.cli.work", attribute="work"),
