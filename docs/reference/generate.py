@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from aws_transport.transport import CAPABILITIES as AWS
 from local_transport.transport import CAPABILITIES as DATABASE
 from towpath.cli.main import build_app
 from towpath.ports import Capability
+from towpath.topology import topology_schema
 
 FOLDER = Path(__file__).parent
 
@@ -104,7 +107,22 @@ def _default(parameter: Any) -> str:
     return "" if default in (None, False) or callable(default) else f"`{default}`"
 
 
-PAGES = {"transports.md": transports_page, "command-line.md": command_line_page}
+def topology_page() -> str:
+    """The topology's page, which a file of its own writes."""
+    return str(runpy.run_path(str(FOLDER / "topology_page.py"))["topology_page"]())
+
+
+def schema_text() -> str:
+    """The JSON Schema of topologies, as ``towpath topology schema`` prints it."""
+    return json.dumps(topology_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+PAGES = {
+    "transports.md": transports_page,
+    "command-line.md": command_line_page,
+    "topology.md": topology_page,
+    "topology.schema.json": schema_text,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

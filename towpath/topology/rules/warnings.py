@@ -63,6 +63,19 @@ def paused_on_aws_loses_what_waits_too_long(topology: Topology) -> Iterator[Find
             yield Finding(path=key_of(name, "status"), problem=problem)
 
 
+def handlers_should_be_in_modules(topology: Topology) -> Iterator[Finding]:
+    """A handler's path has a module before its `:`, not a file: `app:run` is in `app.py`."""
+    for name, subscription in topology.subscriptions.items():
+        module, _, function = (subscription.handler or "").partition(":")
+        if module.endswith(".py"):
+            package = module.removesuffix(".py")
+            problem = (
+                f"names the module py in the package {package}, not the file {module}; "
+                f'did you mean "{package}:{function}"?'
+            )
+            yield Finding(path=key_of(name, "handler"), problem=problem)
+
+
 def dead_letters_should_outlive_messages(topology: Topology) -> Iterator[Finding]:
     """On aws `dead_letter_retention_days` is better longer than the topic's `retention_days`: a message that SQS
     itself sets aside keeps its age, and may be deleted as soon as it is a dead letter.
