@@ -88,6 +88,7 @@ RECEIVE_GUARD_EXTRA: Final = 2  # receives beyond max_attempts at which a delive
 REDRIVE_EXTRA: Final = 5  # receives beyond max_attempts at which SQS itself sets it aside
 CHECKPOINT_BYTES: Final = 4_000
 NOTE_LENGTH: Final = 500
+PAYLOAD_ERRORS: Final = 20  # told of a payload that does not fit its type
 ERROR_LENGTH: Final = 4_000  # what is kept and logged of a handler's error
 TRACEBACK_LENGTH: Final = 20_000  # its end, where the error arose
 LEASE_GRACE_SECONDS: Final = 5.0

@@ -127,6 +127,8 @@ def _left_out(node: ast.AST) -> bool:
             return name in TYPES
         case ast.Call(func=ast.Name(id="TypeVar" | "dataclass")):
             return True
+        case ast.Expr(value=ast.Call(func=ast.Name(id="assert_never"))):
+            return True
         case ast.Assign(targets=[ast.Name(id=name)]):  # exported names, and CamelCase for another name of a type
             return name == "__all__" or (name[0].isupper() and not name.isupper())
         case _:
