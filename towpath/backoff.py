@@ -17,7 +17,9 @@ class BackOff:
     """Exponential back-off with jitter: the cap doubles with each attempt, and the delay is in its upper half."""
 
     base_seconds: float = 10
+    """The longest wait after the first attempt; it doubles with each one more."""
     max_seconds: float = 900
+    """The longest wait after any attempt."""
 
     def delay(self, attempt: int, random: Random) -> timedelta:
         """The wait after failed attempt ``attempt`` (1 is the first), in whole seconds, each as likely as the other.

@@ -52,8 +52,16 @@ VISIBILITY_TIMEOUT_FACTOR: Final = 6  # queue visibility in function time-outs, 
 DYNAMODB_TABLE_NAME_LENGTH: Final = 255
 CLOUDWATCH_ALARM_NAME_LENGTH: Final = 255
 
-# CloudFormation: "CloudFormation quotas" allows 500 resources a stack; twenty subscriptions stay well below.
+# IAM: user guide, "IAM and AWS STS quotas". Sizes without white space; ten policies by default, more on request.
+IAM_POLICY_NAME_LENGTH: Final = 128
+IAM_MANAGED_POLICY_CHARACTERS: Final = 6_144
+IAM_ROLE_POLICIES_CHARACTERS: Final = 10_240  # of all policies within a role together
+IAM_POLICIES_PER_ROLE: Final = 10
+
+# CloudFormation: "CloudFormation quotas". A subscription makes at most 21 resources, twenty stay well below 500.
+CLOUDFORMATION_RESOURCES: Final = 500
 SUBSCRIPTIONS_PER_STACK: Final = 20
+STACK_GROUPS: Final = 8  # stacks that subscriptions are spread over before one overflows (docs/decisions/0006)
 
 # Towpath's own contracts (docs/reference/contracts.md).
 SCHEMA: Final = "towpath/1"
@@ -94,7 +102,13 @@ TRACEBACK_LENGTH: Final = 20_000  # its end, where the error arose
 LEASE_GRACE_SECONDS: Final = 5.0
 HEARTBEAT_SECONDS: Final = 30.0
 
-# Alarms of the manifest: Towpath's own choice, which a deployment can override.
+DEADLINE_GUARD_SECONDS: Final = 10.0  # of the end of a function's time, in which no record starts
+DEADLINE_GUARD_SHARE: Final = 0.2  # and of a short function's time
+
+# Towpath's own choices, which a deployment can override.
+LOG_RETENTION_DAYS: Final = 30
+KEY_DELETION_WINDOW_DAYS: Final = 30  # the longest that KMS has
+KEY_REUSE_SECONDS: Final = 300  # SQS's default
 ALARM_PERIOD_SECONDS: Final = 300
 ALARM_AGE_SECONDS: Final = 3_600  # at least; more where a delivery's own retries take longer
 ALARM_IN_FLIGHT: Final = 108_000  # nine tenths of SQS_IN_FLIGHT

@@ -47,6 +47,16 @@ def test_what_is_refused_in_some_environments_is_a_warning() -> None:
     )
 
 
+def test_what_only_long_names_are_too_much_for_is_a_warning() -> None:
+    """Policies grow with the names in them."""
+    found = foresee(topology(*(f"{n:03}-{'x' * 38}" for n in range(170))))
+    assert found.mistakes == ()
+    (warning,) = found.warnings
+    assert warning.path == "subscriptions"
+    assert "operators need 12 policies" in warning.problem
+    assert warning.problem.endswith(", in an environment with a long name; check yours with --environment")
+
+
 def test_both_can_be_there_at_once() -> None:
     found = foresee(topology(*MEET_IN_SOME, "a.b", "a-b"))
     assert [mistake.path for mistake in found.mistakes] == ['subscriptions."a.b"']

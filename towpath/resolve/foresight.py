@@ -12,7 +12,7 @@ from towpath.resolve import resolve
 from towpath.topology import Topology
 
 # Names are cut where they get too long, and then end in a hash: in the shortest environment most of them can meet, in
-# the longest those that always do.
+# the longest those that always do. What grows with names, policies, is largest in the longest.
 _SHORTEST: Final = "x"
 _LONGEST: Final = "x" * limits.NAME_LENGTH
 
@@ -34,10 +34,18 @@ def foresee(topology: Topology, environments: Sequence[str] = ()) -> Foresight:
     if environments:
         found = [mistake for environment in environments for mistake in _refusals(topology, environment)]
         return Foresight(mistakes=tuple(dict.fromkeys(found)))
-    often, always = _refusals(topology, _SHORTEST), {mistake.path for mistake in _refusals(topology, _LONGEST)}
+    short, long = _refusals(topology, _SHORTEST), _refusals(topology, _LONGEST)
+    in_short, in_long = ({mistake.path for mistake in found} for found in (short, long))
     return Foresight(
-        mistakes=tuple(mistake for mistake in often if mistake.path in always),
-        warnings=tuple(_sometimes(mistake) for mistake in often if mistake.path not in always),
+        mistakes=tuple(mistake for mistake in short if mistake.path in in_long),
+        warnings=(
+            *(
+                _sometimes(mistake, f"short name such as {_SHORTEST!r}")
+                for mistake in short
+                if mistake.path not in in_long
+            ),
+            *(_sometimes(mistake, "long name") for mistake in long if mistake.path not in in_short),
+        ),
     )
 
 
@@ -51,6 +59,6 @@ def _refusals(topology: Topology, environment: str) -> tuple[Mistake, ...]:
     return ()
 
 
-def _sometimes(mistake: Mistake) -> Mistake:
-    problem = f"{mistake.problem}, in an environment with a short name such as {_SHORTEST!r}"
-    return replace(mistake, problem=f"{problem}; check yours with --environment")
+def _sometimes(mistake: Mistake, when: str) -> Mistake:
+    problem = f"{mistake.problem}, in an environment with a {when}; check yours with --environment"
+    return replace(mistake, problem=problem)
