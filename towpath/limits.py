@@ -55,7 +55,6 @@ CLOUDWATCH_ALARM_NAME_LENGTH: Final = 255
 # IAM: user guide, "IAM and AWS STS quotas". Sizes without white space; ten policies by default, more on request.
 IAM_POLICY_NAME_LENGTH: Final = 128
 IAM_MANAGED_POLICY_CHARACTERS: Final = 6_144
-IAM_ROLE_POLICIES_CHARACTERS: Final = 10_240  # of all policies within a role together
 IAM_POLICIES_PER_ROLE: Final = 10
 
 # CloudFormation: "CloudFormation quotas". A subscription makes at most 21 resources, twenty stay well below 500.
