@@ -1,4 +1,4 @@
-"""The promises of delivery: C01 to C06, C10, C21, C27, C28 and C33, each on every transport."""
+"""The promises of delivery: C01, C02, C04 to C06, C10, C21, C27, C28 and C33, each on every transport."""
 
 import json
 from collections import Counter
@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 
 from towpath import NewMessage
-from towpath.filters import FilterPolicy
 
 ONE = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders"}}}
 TWO = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders"}, "bill": {"topic": "orders"}}}
@@ -44,43 +43,6 @@ def test_subscriptions_settle_independently(harness):
         assert attempts(running, "bill") == [1]
         assert running.dead_letters("ship") == []
         assert len(running.dead_letters("bill")) == 1
-
-
-FILTERS = {
-    "exact": ({"kind": ["pdf", "docx"]}, {"kind": "docx"}, [{"kind": "png"}, {"kind": ["png"]}, {}]),
-    "exact in a list": ({"kind": ["pdf"]}, {"kind": ["png", "pdf"]}, [{"kind": ["png", "gif"]}]),
-    "prefix": ({"type": [{"prefix": "text/"}]}, {"type": "text/html"}, [{"type": "image/png"}, {"other": "text/"}]),
-    "exists": ({"tenant": [{"exists": True}]}, {"tenant": "acme"}, [{}, {"kind": "pdf"}]),
-    "does not exist": ({"test": [{"exists": False}]}, {"kind": "pdf"}, [{"test": "yes"}]),
-    "anything-but": ({"kind": [{"anything-but": ["png", "gif"]}]}, {"kind": "pdf"}, [{"kind": "png"}, {}]),
-    "anything-but prefix": ({"k": [{"anything-but": {"prefix": "x-"}}]}, {"k": "y-1"}, [{"k": "x-1"}, {}]),
-    "every key": ({"kind": ["pdf"], "size": ["big"]}, {"kind": "pdf", "size": "big"}, [{"kind": "pdf"}]),
-}
-
-
-@pytest.mark.case("C03", "filters select, missing attributes included")
-def test_filters_select(harness):
-    """All operators in one topology: a subscription for each, and one message for each row of the table."""
-    names = {operator: f"by-{number}" for number, operator in enumerate(FILTERS)}
-    patient = {"topic": "orders", "lambda": {"timeout_seconds": 10}}  # eight functions start at once
-    subscriptions = {names[o]: patient | {"filter": policy} for o, (policy, _, _) in FILTERS.items()}
-    messages = [
-        NewMessage(payload={"for": operator, "passes": attributes is passing}, attributes=attributes)
-        for operator, (_, passing, refused) in FILTERS.items()
-        for attributes in (passing, *refused)
-    ]
-    policies = [FilterPolicy.parse(policy) for policy, _, _ in FILTERS.values()]
-    with harness.transport({"topics": {"orders": {}}, "subscriptions": subscriptions}) as running:
-        running.publish("orders", *messages)
-        running.work(sum(policy.matches(stored(m)) for policy in policies for m in messages))
-        for operator, name in names.items():
-            seen = {o["message_id"]: o["payload"] for o in running.observations(name)}  # at least once is enough here
-            own = [payload for payload in seen.values() if payload["for"] == operator]
-            assert own == [{"for": operator, "passes": True}], f"the filter {operator!r}"
-
-
-def stored(message):
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in message.attributes.items()}
 
 
 @pytest.mark.case("C04", "a completed delivery never comes again")
