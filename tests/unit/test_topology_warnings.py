@@ -85,7 +85,8 @@ def test_dead_letters_should_outlive_messages() -> None:
     assert kept(7, 7) == [
         (
             "subscriptions.s.dead_letter_retention_days: is 7, not longer than the topic's retention_days (7): a "
-            "message that SQS sets aside keeps its age and may be deleted at once; write: dead_letter_retention_days = 14"
+            "message that SQS sets aside keeps its age and may be deleted at once; write: "
+            "dead_letter_retention_days = 14"
         )
     ]
     assert len(kept(13, 13)) == len(kept(14, 13)) == 1

@@ -17,15 +17,15 @@ LineOf = Callable[[str], int | None]  # from a path as it is told
 class Finding:
     """One mistake at ``path``. It only holds if the keys in ``rests_on`` say what their author meant.
 
-    ``inside`` leads on from ``path`` into a value with a language of its own, a filter. ``meant`` is the path of the
-    key that a misspelt key stands for.
+    ``inside`` leads on from ``path`` into a value with a language of its own, a filter. ``doubts`` is the path of
+    another key that cannot be judged while this is wrong: the one that a misspelt key stands for, or one around it.
     """
 
     path: Path
     problem: str
     inside: str = ""
     rests_on: tuple[Path, ...] = ()
-    meant: Path | None = None
+    doubts: Path | None = None
 
 
 def independent(findings: Iterable[Finding], doubtful: Iterable[Path]) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_DEEP = limits.TOPOLOGY_DEPTH + 2  # what lies deeper is refused for its depth, at a place above it
+_DEEP = limits.TOPOLOGY_DEPTH  # what lies deeper is refused for its depth, at a place above it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from towpath import limits
 from towpath.topology.findings import Finding, Path
 
+_KEY_DEPTH: Final = 3  # topics, its name, its key
 _INTEGER_BITS: Final = 64  # as TOML v1.0.0 says under "Integer"
 
 
@@ -25,7 +26,7 @@ def _table(table: Mapping[Any, Any], path: Path, findings: list[Finding]) -> dic
     kept: dict[str, Any] = {}
     for key, value in table.items():
         if not isinstance(key, str) or not _is_text(key):
-            findings.append(Finding(path=path, problem=f"has the key {key!a}, which is no text"))
+            findings.append(_finding(path, f"has the key {key!a}, which is no text"))
         elif _is_kept(value, (*path, key), findings):
             kept[key] = _copy(value, (*path, key), findings)
     return kept
@@ -43,8 +44,13 @@ def _copy(value: object, path: Path, findings: list[Finding]) -> Any:
 def _is_kept(value: object, path: Path, findings: list[Finding]) -> bool:
     fault = _fault(value, path)
     if fault is not None:
-        findings.append(Finding(path=path, problem=fault))
+        findings.append(_finding(path, fault))
     return fault is None
+
+
+def _finding(path: Path, problem: str) -> Finding:
+    """What is left of the key of a table cannot be judged, however deep in it something was left out."""
+    return Finding(path=path, problem=problem, doubts=path[:_KEY_DEPTH])
 
 
 def _fault(value: object, path: Path) -> str | None:

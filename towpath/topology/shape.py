@@ -5,7 +5,7 @@ The model finds what is wrong; what is allowed is read from its JSON Schema, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -39,7 +39,7 @@ def read_shape(document: Mapping[str, Any]) -> tuple[Topology, list[Finding]]:
     try:
         return Topology.model_validate(keys), findings
     except ValidationError as error:
-        findings += _findings(error, keys, [finding.path[:3] for finding in findings])
+        findings += independent(_findings(error, keys), [finding.doubts for finding in findings if finding.doubts])
     return _without_faults(keys), findings
 
 
@@ -70,14 +70,13 @@ def _is_entry(path: Path) -> bool:
     return len(path) == 2 and path[0] in ("topics", "subscriptions")
 
 
-def _findings(error: ValidationError, keys: Schema, doubtful: Iterable[Path]) -> Iterator[Finding]:
+def _findings(error: ValidationError, keys: Schema) -> Iterator[Finding]:
     schema = Topology.model_json_schema()
     faults = [(f["type"], f["loc"]) for f in error.errors(include_url=False, include_context=False)]
     unknown = [_unknown(path, schema, keys) for kind, path in faults if kind == "extra_forbidden"]
     missing = [_missing(path) for kind, path in faults if kind == "missing"]
     yield from unknown
-    meant = [finding.meant for finding in unknown if finding.meant is not None]
-    yield from independent(missing, [*doubtful, *meant])
+    yield from independent(missing, [finding.doubts for finding in unknown if finding.doubts])
     for kind, path in faults:
         if kind not in ("extra_forbidden", "missing"):
             yield Finding(path=path, problem=_not_allowed(_schema_at(schema, path), _value_at(keys, path)))
@@ -96,14 +95,14 @@ def _unknown(path: Path, schema: Schema, keys: Schema) -> Finding:
         example = f'[{table[0]}."{table[1]}.{key}"]'
         problem = f"is not a known table; a name with dots is written in quotes: {example}"
         doubtful = table if table[0] == "subscriptions" else table[:1]  # subscriptions name topics, nothing names them
-        return Finding(path=path, problem=problem, meant=doubtful)
+        return Finding(path=path, problem=problem, doubts=doubtful)
     misplaced = _misplaced(table, key)
     if misplaced is not None:
         return Finding(path=path, problem=misplaced)
     known = sorted(_schema_at(schema, table)["properties"])
     near = nearest(key, known)
     if near is not None:
-        return Finding(path=path, problem=f"is not a known key; did you mean {near!r}?", meant=(*table, near))
+        return Finding(path=path, problem=f"is not a known key; did you mean {near!r}?", doubts=(*table, near))
     return Finding(path=path, problem=f"is not a known key; known here are {', '.join(known)}")
 
 
