@@ -83,8 +83,8 @@ def _handler_meant(written: str) -> str | None:
 
 
 def filter_is_a_policy(topology: Topology) -> Iterator[Finding]:
-    """A filter is an Amazon SNS filter policy over attributes: at most 5 keys and 150 combinations of values, on
-    every transport.
+    """A filter is an Amazon SNS filter policy over attributes, within SNS's bounds on every transport; see
+    [filters](filters.md).
     """
     for name, subscription in topology.subscriptions.items():
         if subscription.filter is None:
