@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from towpath.json_values import is_text
 from towpath.message import AttributeValue, JsonValue
 
 
@@ -32,17 +33,27 @@ def attributes_bytes(attributes: Mapping[str, AttributeValue]) -> int:
 
 def read_attribute(type_name: str, text: str) -> AttributeValue:
     """The value of an SNS or SQS message attribute; text that is not what its type says stays text."""
-    kind = type_name.partition(".")[0] if type_name != "String.Array" else type_name
-    if kind not in ("Number", "String.Array"):
-        return text
+    if type_name == "String.Array":
+        return _read_list(text)
+    return _read_number(text) if type_name.partition(".")[0] == "Number" else text
+
+
+def _read_list(text: str) -> AttributeValue:
     try:
-        value = _DECODER.decode(text)
-        if kind == "String.Array":
-            return tuple(map(_item_text, value)) if isinstance(value, list) else text
+        found = _DECODER.decode(text)
+        items = tuple(map(_item_text, found)) if isinstance(found, list) else None
     except (ValueError, RecursionError):
         return text
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value not in _INFINITE
-    return value if is_number else text
+    return items if items is not None and all(map(is_text, items)) else text
+
+
+def _read_number(text: str) -> AttributeValue:
+    try:
+        found = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return text
+    is_number = isinstance(found, int | float) and not isinstance(found, bool) and found not in _INFINITE
+    return found if is_number else text
 
 
 def _item_text(item: JsonValue) -> str:

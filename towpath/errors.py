@@ -108,7 +108,7 @@ class UnsupportedSchema(TowpathError):
 
     def __init__(self, schema: str) -> None:
         self.schema = schema
-        super().__init__(f"envelope schema {schema!r} is not supported; this version reads 'towpath/1'")
+        super().__init__(f"envelope schema {schema[:80]!r} is not supported; this version reads 'towpath/1'")
 
 
 class InvalidPayload(TowpathError):
