@@ -96,6 +96,8 @@ def _subscription(names: Names, name: str, topology: Topology, stack_group: int 
             host=host,
             fifo_topic=topology.is_fifo(written.topic),
             fifo_queue=topology.has_fifo_queue(written),
+            batch_size=topology.batch_size_of(written),
+            threads=topology.threads_of(written),
             stack_group=stack_group,
         )
         aws = aws_subscription(names, given)

@@ -43,6 +43,8 @@ class Given:
     host: Host
     fifo_topic: bool
     fifo_queue: bool
+    batch_size: int
+    threads: int
     stack_group: int
 
 
@@ -218,29 +220,20 @@ def _function(names: Names, given: Given, queue: Queue, dead_letter_queue: Queue
 
 
 def _settings(given: Given) -> FunctionSettings:
-    table = given.written.function
-    threads = table.concurrency if table.concurrency is not None else min(10, _batch_size(given))
     return FunctionSettings(
         policy=given.policy,
         fifo=given.fifo_queue,
-        concurrency=threads,
-        timeout_seconds=table.timeout_seconds,
+        concurrency=given.threads,
+        timeout_seconds=given.written.function.timeout_seconds,
     )
 
 
 def _event_source_mapping(given: Given) -> EventSourceMapping:
     table = given.written.function
     return EventSourceMapping(
-        batch_size=_batch_size(given),
+        batch_size=given.batch_size,
         batch_window_seconds=table.batch_window_seconds,
         maximum_concurrency=table.maximum_concurrency,
         function_response_types=("ReportBatchItemFailures",),
         enabled=given.policy.status == "active",
     )
-
-
-def _batch_size(given: Given) -> int:
-    """A FIFO batch of one by default: messages returned behind a failed one would use up receives."""
-    if given.written.function.batch_size is not None:
-        return given.written.function.batch_size
-    return 1 if given.fifo_queue else 10
