@@ -97,7 +97,7 @@ def test_check_warns_of_what_rendering_refuses_for_some_environments() -> None:
     (warning,) = json.loads(result.stdout)["warnings"]
     assert result.exit_code == 0
     assert warning["line"] == 6
-    assert "in an environment with a short name" in warning["problem"]
+    assert "in an environment with a short name such as 'x'" in warning["problem"]
 
 
 def test_check_for_named_environments_is_exact() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 from towpath import limits
 from towpath.errors import InvalidTopology, Mistake
@@ -59,6 +59,6 @@ def _refusals(topology: Topology, environment: str) -> tuple[Mistake, ...]:
     return ()
 
 
-def _where(mistake: Mistake, length: Literal["short", "long"]) -> Mistake:
-    problem = f"{mistake.problem}, in an environment with a {length} name; check yours with --environment"
+def _sometimes(mistake: Mistake, when: str) -> Mistake:
+    problem = f"{mistake.problem}, in an environment with a {when}; check yours with --environment"
     return replace(mistake, problem=problem)
