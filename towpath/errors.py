@@ -138,7 +138,7 @@ class InvalidEnvelope(TowpathError):
 class UnsupportedSchema(TowpathError):
     """The body is an envelope of another schema version than ``towpath/1``.
 
-    What to do: update the consumer to a version that reads it, then replay the dead letters.
+    What to do: update the consumer to a version that reads it, then deliver the dead letters again.
     """
 
     def __init__(self, schema: str) -> None:

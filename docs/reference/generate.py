@@ -112,6 +112,11 @@ def topology_page() -> str:
     return str(runpy.run_path(str(FOLDER / "topology_page.py"))["topology_page"]())
 
 
+def errors_page() -> str:
+    """The page of codes, reasons and exceptions, which a file of its own writes."""
+    return str(runpy.run_path(str(FOLDER / "errors_page.py"))["errors_page"]())
+
+
 def schema_text() -> str:
     """The JSON Schema of topologies, as ``towpath topology schema`` prints it."""
     return json.dumps(topology_schema(), indent=2, ensure_ascii=False) + "\n"
@@ -120,6 +125,7 @@ def schema_text() -> str:
 PAGES = {
     "transports.md": transports_page,
     "command-line.md": command_line_page,
+    "errors.md": errors_page,
     "topology.md": topology_page,
     "topology.schema.json": schema_text,
 }
