@@ -32,12 +32,12 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 
 def texts(keyword: str, *calls: str) -> Iterator[str]:
-    """Every text that the packages write for ``keyword`` in a call of one of these names."""
+    """Every name that the packages write for ``keyword`` in a call of one of these names."""
     for node in NODES:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in calls:
             for argument in (given for given in node.keywords if given.arg == keyword):
                 found = (part.value for part in ast.walk(argument.value) if isinstance(part, ast.Constant))
-                yield from (text for text in found if isinstance(text, str) and text)
+                yield from (text for text in found if isinstance(text, str) and text[:1].isupper())
 
 
 # --- Codes of publishing ---------------------------------------------------------------------------------------
