@@ -129,6 +129,17 @@ def test_numbers_are_compared_to_five_decimal_places():
     assert not matches([{"numeric": ["<=", 2]}], 2.000006)
 
 
+def test_half_a_place_is_rounded_up():
+    half = 0.000005
+    assert matches([0.00001], half)
+    assert not matches([0], half)
+    assert not matches([{"numeric": ["=", 0]}], half)
+    assert not matches([{"numeric": ["<=", 0]}], half)
+    assert matches([{"numeric": [">", 0]}], half)
+    assert matches([{"numeric": ["<", 0]}], -0.000006)
+    assert matches([0], -half)
+
+
 @pytest.mark.parametrize("number", [1e9, -1e9, 999_999_999.99999, -999_999_999.99999, 0.00001, 123_456_789.12345])
 def test_the_largest_and_the_smallest_numbers_keep_their_decimal_places(number):
     assert matches([number], number)
@@ -482,6 +493,12 @@ def test_the_points_of_a_key_are_those_of_its_conditions_times_their_number():
     assert complexity({"kind": [{"wildcard": "plain"}, *["v"] * 100]}) == 101
 
 
+def test_what_is_no_pattern_has_no_points():
+    others = [1, 0.5, True, None, "anything-but", {"prefix": "a"}, {"exists": True}]
+    accepted({"wildcard": "a*"}, *others, *["v"] * 92)
+    assert complexity({"kind": [{"wildcard": "a*"}, *others, *["v"] * 93]}) == 101
+
+
 def test_a_pattern_of_several_wildcards_has_three_points_for_each():
     accepted({"wildcard": "a*b*c"}, *["v"] * 15)
     assert complexity({"kind": [{"wildcard": "a*b*c"}, *["v"] * 16]}) == 102
@@ -505,18 +522,37 @@ def test_the_points_within_an_or_count():
     assert complexity({"$or": [{"a": [one] * 8}, {"b": [one] * 6}, {"c": [one]}]}) == 101
 
 
-def nested_or(levels):
-    policy = {"last": ["x"]}
+def nested_or(levels, **last):
+    policy = last or {"last": ["x"]}
     for level in range(levels):
         policy = {"$or": [{f"k{level}": ["x"]}, policy]}
     return policy
 
 
+TOO_DEEP = '"$or"[1].' * 4 + '"$or": is nested more than 4 deep, which needs too many keys for SNS'
+
+
 def test_ors_are_nested_as_deep_as_five_keys_reach():
     FilterPolicy.parse(nested_or(3))
     FilterPolicy.parse(nested_or(4))
-    path = '"$or"[1].' * 4 + '"$or"'
-    assert mistakes(nested_or(5)) == [f"{path}: is nested more than 4 deep, which needs too many keys for SNS"]
+    assert mistakes(nested_or(5)) == [TOO_DEEP]
+
+
+def test_the_bounds_count_as_deep_as_ors_are_nested_and_no_deeper():
+    many, patterns = ["x"] * 147, [{"wildcard": "a*"}] * 11
+    assert mistakes(nested_or(4, a=["x"], b=["x"])) == ["has 6 keys, those in $or included, SNS allows 5"]
+    assert mistakes(nested_or(4, a=many)) == ["makes 151 combinations of values, SNS allows 150"]
+    assert complexity(nested_or(4, a=patterns)) == 121
+    for last in ({"a": ["x"], "b": ["x"]}, {"a": many * 2}, {"a": patterns}):
+        assert mistakes(nested_or(5, **last)) == [TOO_DEEP]
+
+
+def test_the_bounds_hold_for_tuples_too():
+    assert mistakes({"a": ("v",) * 151}) == ["makes 151 combinations of values, SNS allows 150"]
+    one = ({"wildcard": "a*"},)
+    assert complexity({"$or": ({"a": one * 10}, {"b": one})}) == 101
+    six = {"$or": tuple({f"k{n}": ("x",)} for n in range(6))}
+    assert mistakes(six) == ["has 6 keys, those in $or included, SNS allows 5"]
 
 
 def test_nesting_without_end_is_refused_too():
@@ -738,10 +774,15 @@ def test_an_alternative_is_an_object_that_is_not_empty(member):
     assert mistakes({"$or": [{"a": ["x"]}, member]}) == [f'"$or"[1]: {problem}']
 
 
-@pytest.mark.parametrize(
-    "key",
-    [*OPERATORS.split(", "), "=", "<", "<=", ">", ">=", "exactly", "regex", "in-date-range", "not-wildcard"],
-)
+KEYWORDS = [
+    *("prefix", "suffix", "equals-ignore-case", "anything-but", "numeric", "exists", "cidr", "wildcard", "exactly"),
+    *("=", "<", "<=", ">", ">=", "regex", "not-wildcard", "not-equals-ignore-case", "in-date-range"),
+    *("date-after", "date-on-or-after", "date-before", "date-on-or-before"),
+    *("ip-address-in-range", "ip-address-not-in-range"),
+]
+
+
+@pytest.mark.parametrize("key", KEYWORDS)
 def test_an_alternative_has_no_keyword_as_a_key(key):
     FilterPolicy.parse({key: ["x"]})  # else it is a name like others
     (mistake,) = mistakes({"$or": [{key: ["x"]}, {"b": ["y"]}]})
@@ -785,6 +826,24 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_policy():
         '"$or"[1].f: must be a non-empty list of conditions',
         "\"$or\"[1].g[0]: has the operator 'sufix', which SNS does not know; did you mean 'suffix'?",
     ]
+
+
+def test_what_comes_after_an_or_is_looked_at_too():
+    policy = {"$or": ({"a": ()}, {"b": ("x",)}), "c": [], "d": [7e9]}
+    assert mistakes(policy) == [
+        '"$or"[0].a: must be a non-empty list of conditions',
+        "c: must be a non-empty list of conditions",
+        "d[0]: must be from -1,000,000,000 to 1,000,000,000",
+    ]
+
+
+def test_the_error_says_what_it_is_about():
+    with pytest.raises(InvalidFilter, match=r"^the filter policy has no keys; leave the filter out"):
+        FilterPolicy.parse({})
+    with pytest.raises(InvalidFilter, match=r"^the filter policy is 262,145 bytes"):
+        FilterPolicy.parse({"a": ["x" * 262_135]})
+    with pytest.raises(InvalidFilter, match=r"^the filter policy has 2 mistakes:\n  a: must be .*\n  b: must be "):
+        FilterPolicy.parse({"a": [], "b": []})
 
 
 def test_a_bad_key_does_not_hide_what_is_under_it():

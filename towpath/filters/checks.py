@@ -17,6 +17,7 @@ from towpath.filters.operands import (
     pattern_fault,
     text_fault,
     unicode_fault,
+    written_fault,
 )
 from towpath.records import key_path
 
@@ -40,7 +41,7 @@ def _key_mistakes(
     policy: Mapping[object, object], path: str, outside: frozenset[object], depth: int
 ) -> Iterator[Mistake]:
     """The mistakes of each key. ``outside`` are the keys that are tested beside the ``$or`` that this policy is in."""
-    own = outside | {key for key in policy if key != OR}
+    own = outside | policy.keys()
     for key, value in policy.items():
         here = _joined(path, key)
         if key == OR:
@@ -114,7 +115,7 @@ def _condition_mistakes(condition: object, path: str) -> Iterator[Mistake]:
 def _value_fault(value: object) -> str | None:
     """Why this is no value to be equal to, or different from."""
     if isinstance(value, str):
-        return text_fault(value, may_be_empty=True)
+        return written_fault(value)
     return number_fault(value) if _is_number(value) else "must be text or a number"
 
 

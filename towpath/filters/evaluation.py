@@ -107,7 +107,7 @@ def _operands(conditions: Sequence[Any], operator: str) -> list[Any]:
 
 def _listed(refused: Any) -> Sequence[Any]:
     """What ``anything-but`` refuses, as conditions."""
-    return refused if isinstance(refused, list | tuple) else [refused]
+    return refused if isinstance(refused, list) else [refused]
 
 
 def _pattern_test(pattern: str) -> TextTest:
@@ -136,7 +136,7 @@ def _network_test(operand: str) -> TextTest:
 
     def holds(text: str) -> bool:
         found = address(text)
-        return found is not None and wanted is not None and found in wanted
+        return found is not None and found in wanted
 
     return holds
 
