@@ -19,6 +19,9 @@ handler = "shop.orders:bill"
 """
 
 
+EXCLUSIVE = {"partition_mode": "exclusive"}
+
+
 def write(folder: Path, text: str, name: str = "topology.toml") -> Path:
     file = folder / name
     file.write_text(text, encoding="utf-8")
@@ -87,6 +90,28 @@ def test_the_default_host_is_lambda_on_aws_and_worker_on_a_database(tmp_path: Pa
     )
     assert on_aws.host_of(on_aws.subscriptions["orders.bill"]) == "lambda"
     assert on_database.host_of(on_database.subscriptions["orders.bill"]) == "worker"
+
+
+def test_a_subscription_whose_topic_is_not_there_is_taken_to_be_on_aws() -> None:
+    """The rules look at it before its mistake is told."""
+    topology = Topology.model_validate({"name": "shop", "subscriptions": {"s": {"topic": "t", **EXCLUSIVE}}})
+    subscription = topology.subscriptions["s"]
+    assert topology.transport_of(subscription) == "aws"
+    assert topology.host_of(subscription) == "lambda"
+    assert topology.is_fifo("t") is False
+    assert topology.has_fifo_queue(subscription) is False
+
+
+def test_an_exclusive_subscription_has_a_fifo_queue_on_aws_only() -> None:
+    on_aws = parse_topology(document(subscription=EXCLUSIVE))
+    on_database = parse_topology(document(topic={"transport": "database"}, subscription=EXCLUSIVE))
+    assert on_aws.has_fifo_queue(on_aws.subscriptions["orders.bill"]) is True
+    assert on_database.has_fifo_queue(on_database.subscriptions["orders.bill"]) is False
+
+
+def test_an_exclusive_subscription_makes_no_other_topic_fifo() -> None:
+    topology = parse_topology(document(subscription=EXCLUSIVE, topics={"orders": {}, "imports": {}}))
+    assert (topology.is_fifo("orders"), topology.is_fifo("imports")) == (True, False)
 
 
 def test_json_with_the_same_keys_gives_the_same_topology(tmp_path: Path) -> None:
@@ -230,6 +255,13 @@ def test_back_off_seconds_are_bounded_and_may_have_fractions(key: str) -> None:
     for value in (-0.5, 43_200.5):
         problem = f"must be a number from 0 to 43,200, not {value}"
         assert told(document(subscription={"backoff": {key: value}})) == [f"{SUBSCRIPTION}.backoff.{key}: {problem}"]
+
+
+@pytest.mark.parametrize("key", ["base_seconds", "max_seconds"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), True, "10"])
+def test_back_off_seconds_are_finite_numbers(key: str, value: object) -> None:
+    (mistake,) = told(document(subscription={"backoff": {key: value}}))
+    assert mistake.startswith(f"{SUBSCRIPTION}.backoff.{key}: must be a number from 0 to 43,200, not ")
 
 
 @pytest.mark.parametrize("value", [0, -1, 2_592_000.5, float("nan"), float("inf"), True, "60"])

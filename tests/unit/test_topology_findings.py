@@ -246,18 +246,40 @@ def test_a_list_within_a_filter_has_the_place_of_its_item_told() -> None:
     assert [mistake.path for mistake in caught.value.mistakes] == ['subscriptions.s.filter."a b"[1].prefix']
 
 
-def nested(levels: int) -> Any:
-    value: Any = []
+def nested(levels: int, inmost: Any = None, around: Any = lambda value: [value]) -> Any:
+    value: Any = around(inmost)
     for _ in range(levels - 1):
-        value = [value]
+        value = around(value)
     return value
 
 
-def test_tables_and_lists_are_at_most_twenty_deep() -> None:
-    assert problem({"fair": nested(17)}) == "must be true or false, not a list"
+@pytest.mark.parametrize(
+    "around",
+    [lambda value: [value], lambda value: (value,), lambda value: {"k": value}],
+    ids=["list", "tuple", "table"],
+)
+def test_tables_and_lists_are_at_most_twenty_deep(around: Any) -> None:
+    shown = "a table" if isinstance(around(1), dict) else "a list"
+    assert problem({"fair": nested(17, 1, around)}) == f"must be true or false, not {shown}"
     told = "is deeper than 20 tables and lists in each other"
-    assert problem({"fair": nested(18)}) == told
-    assert problem({"fair": nested(200)}) == told
+    assert problem({"fair": nested(18, 1, around)}) == told
+    assert problem({"fair": nested(200, 1, around)}) == told
+
+
+def test_what_a_tuple_holds_is_looked_at_as_in_a_list() -> None:
+    assert "surrogate" in problem(subscription={"filter": {"kind": ("pdf", "\udc00")}})
+
+
+def test_what_no_key_can_hold_hides_no_other_mistake() -> None:
+    with pytest.raises(InvalidTopology) as caught:
+        parse_topology({3: 1, "name": "Shop", "topics": {"t": {"fair": 2**64, "transport": "asw", "status": "off"}}})
+    assert [mistake.path for mistake in caught.value.mistakes] == [
+        "",
+        "name",
+        "topics.t.fair",
+        "topics.t.status",
+        "topics.t.transport",
+    ]
 
 
 def test_one_thing_that_no_key_can_hold_is_one_mistake() -> None:

@@ -59,9 +59,9 @@ class Topic(Table):
 class BackOffTable(Table):
     """How long a delivery waits before its next attempt."""
 
-    base_seconds: float = Field(default=10, ge=0, le=limits.MAX_RETRY_SECONDS, allow_inf_nan=False)
+    base_seconds: float = Field(default=10, ge=0, le=limits.MAX_RETRY_SECONDS)
     """The longest wait after the first attempt; it doubles with each attempt. With 0 there is no wait."""
-    max_seconds: float = Field(default=900, ge=0, le=limits.MAX_RETRY_SECONDS, allow_inf_nan=False)
+    max_seconds: float = Field(default=900, ge=0, le=limits.MAX_RETRY_SECONDS)
     """The longest wait after any attempt. The shortest is half of the longest."""
 
 
@@ -114,9 +114,7 @@ class Subscription(Table):
     """How long a worker holds a delivery without renewing. On Lambda the least time that the queue hides it."""
     heartbeat: Literal["auto", "manual"] = "auto"
     """``auto`` renews the lease while the handler runs, ``manual`` only when the handler says so."""
-    max_processing_seconds: float | None = Field(
-        default=None, gt=0, le=limits.MAX_PROCESSING_SECONDS, allow_inf_nan=False
-    )
+    max_processing_seconds: float | None = Field(default=None, gt=0, le=limits.MAX_PROCESSING_SECONDS)
     """When a running handler is asked to stop: on Lambda at most the function's timeout, in a worker on aws at most
     43,200, on a database at most thirty days."""
     accept_foreign: bool = True
