@@ -72,7 +72,7 @@ def prepare(topic: str, new: NewMessage, max_bytes: int, sources: Sources) -> Pr
     try:
         body = encode(message)
         encoded = body.encode()
-    except (TypeError, ValueError, RecursionError) as error:  # a subclass that shows itself to JSON as something else
+    except (TypeError, ValueError) as error:  # a subclass that shows itself to JSON as something else
         return PublishError(code="InvalidPayload", message=f"the payload cannot be written as JSON: {error}")
     size = len(encoded) + attributes_bytes(message.attributes)
     limit = min(max_bytes, limits.MAX_MESSAGE_BYTES)
@@ -292,7 +292,6 @@ def _read_envelope(record: Mapping[str, Any]) -> Message[JsonValue]:
         payload_ref=reference,
         partition_key=record.get("partition_key"),
         attributes={} if attributes is None else attributes,
-        id=str(message_id),
         correlation_id=record.get("correlation_id"),
         causation_id=record.get("causation_id"),
         traceparent=record.get("traceparent"),

@@ -90,6 +90,12 @@ def test_times_are_brought_to_what_the_envelope_can_say():
     assert message.deliver_after.tzinfo is UTC
 
 
+@pytest.mark.parametrize("milliseconds", [0, 1, 500, 999])
+def test_whole_milliseconds_are_kept(milliseconds):
+    moment = NOW.replace(microsecond=1_000 * milliseconds)
+    assert prepared(NewMessage(expires_at=moment)).message.expires_at == moment
+
+
 def test_a_broken_message_is_refused_before_anything_is_made():
     assert refused(NewMessage(id="x")).code == "InvalidMessageId"
 
