@@ -88,6 +88,25 @@ def test_an_inline_table_and_the_lists_in_it_have_lines() -> None:
     }
 
 
+def test_a_heading_begins_all_tables_around_it() -> None:
+    assert found("[a.b.c]\nd = 1\n") == {
+        ("a",): 1,
+        ("a", "b"): 1,
+        ("a", "b", "c"): 1,
+        ("a", "b", "c", "d"): 2,
+    }
+
+
+def test_the_last_line_needs_no_end() -> None:
+    assert found("a = 1") == {("a",): 1}
+    assert found("[a]") == {("a",): 1}
+    assert found("a = 1 # b") == {("a",): 1}
+
+
+def test_json_may_begin_and_end_with_blank_lines() -> None:
+    assert lines_of(json_places('\n\n{"a":\n1}\n')) == {("a",): 3}
+
+
 def test_numbers_and_dates_are_one_value_each() -> None:
     text = "a = [1.5, -2e3, 1979-05-27 07:32:00, 1979-05-27T07:32:00Z, 0x_f]\nb = 1979-05-27 07:32:00\nc = inf\n"
     text = text.replace("0x_f", "0xf")
@@ -113,13 +132,17 @@ def test_each_table_of_an_array_of_tables_is_an_item() -> None:
     }
 
 
-@pytest.mark.parametrize("places", [toml_places, json_places])
-def test_what_is_too_deep_is_passed_over(places: Any) -> None:
-    deep = "[" * 40 + "]" * 40
-    text = f"a = {deep}\nb = 1\n" if places is toml_places else f'{{"a": {deep},\n"b": 1}}'
-    lines = lines_of(places(text))
+@pytest.mark.parametrize("inmost", ["", "1, 2", '{"k": 1}, 2', '{"k": [1, {"k": "]"}]}, {}, 3'])
+@pytest.mark.parametrize("kind", ["toml", "json"])
+def test_what_is_too_deep_is_passed_over(kind: str, inmost: str) -> None:
+    deep = "[" * 40 + inmost + "]" * 40
+    if kind == "toml":
+        lines = found(f"a = {deep.replace(':', ' =')}\nb = 1\n")
+    else:
+        lines = lines_of(json_places(f'{{"a": {deep},\n"b": 1}}'))
     assert lines["b",] == 2
-    assert max(map(len, lines)) == 21  # what lies in the deepest list that there may be, and one more
+    assert len(lines) == 22
+    assert max(map(len, lines)) == 21  # what lies in the deepest list that there may be
 
 
 def test_a_key_that_is_twice_in_json_has_two_places() -> None:
@@ -146,9 +169,15 @@ def test_what_is_not_there_is_looked_for_in_the_nearest_table_that_is() -> None:
     assert line_of('b."c.d".x.y.z') == 3
     assert line_of('b."c.x".y') == 3
     assert line_of("zzz") == line_of("") == 1
+    assert line_of("bb") == 1  # not that of b
+
+
+def test_a_heading_is_looked_for_where_it_is_written() -> None:
+    line_of = line_finder(toml_places("x = 1\n[a.b]\n[a]\nc = 1\n"))
+    assert (line_of("a"), line_of("a.d"), line_of("a.b"), line_of("a.c")) == (3, 3, 2, 4)
 
 
 def test_paths_are_told_as_in_mistakes() -> None:
-    line_of = line_finder([Place(path=("a b", "c", 0), line=7, is_whole=True)])
+    line_of = line_finder([Place(path=("a b", "c", 0), line=7)])
     assert line_of('"a b".c[0]') == 7
     assert line_of('"a b".c') == 1

@@ -31,11 +31,11 @@ _DEEP = limits.TOPOLOGY_DEPTH  # what lies deeper is refused for its depth, at a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One key or list item: its path, its line from 1, and whether it is written there or only begins a longer key."""
+    """One key or list item: its path, its line from 1, and whether it is written there or only begins a heading."""
 
     path: Path
     line: int
-    is_whole: bool
+    is_whole: bool = True
 
 
 def toml_places(text: str) -> list[Place]:
@@ -128,9 +128,9 @@ class _Walk:
             yield Place(path=path, line=line, is_whole=False)
         path = (*path, last)
         if is_item:
-            yield Place(path=path, line=line, is_whole=True)
+            yield Place(path=path, line=line)
             self._last_item[path] = self._last_item.get(path, -1) + 1
-        yield Place(path=self._current(path), line=line, is_whole=True)
+        yield Place(path=self._current(path), line=line)
         return self._current(path)
 
     def _current(self, path: Path) -> Path:
@@ -149,7 +149,7 @@ class _Walk:
         keys = self._keys()
         self._pass("=", ":", "\n")
         for end in range(1, len(keys) + 1):
-            yield Place(path=(*table, *keys[:end]), line=line, is_whole=end == len(keys))
+            yield Place(path=(*table, *keys[:end]), line=line)
         yield from self.value((*table, *keys))
 
     def value(self, path: Path) -> Iterator[Place]:
@@ -177,7 +177,7 @@ class _Walk:
         self._pass("\n")
         index = 0
         while self._next() != "]":
-            yield Place(path=(*path, index), line=self._tokens[self._at].line, is_whole=True)
+            yield Place(path=(*path, index), line=self._tokens[self._at].line)
             yield from self.value((*path, index))
             self._pass(",", "\n")
             index += 1
