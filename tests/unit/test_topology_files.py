@@ -129,6 +129,36 @@ def test_a_key_of_a_manifest_alone_makes_none(written: Written) -> None:
     assert only_mistake(written('{"name": "shop", "manifest_version": 1}', "t.json")).path == "manifest_version"
 
 
+@pytest.mark.parametrize(
+    ("content", "name", "sentence"),
+    [
+        (b"\xff", "t.toml", ", line 1, is not UTF-8 text; save it as UTF-8"),
+        ("name: shop\n", "t.yaml", " is YAML by its name; a topology is written in TOML or JSON"),
+        ("a b", "t.toml", ", line 1, is not valid TOML: Expected '=' after a key in a key/value pair"),
+        ("\n\na\n\n", "t.toml", ", line 3, is not valid TOML: Expected '=' after a key in a key/value pair"),
+        ("\na = [\n", "t.toml", ", line 2, is not valid TOML: Invalid value at the end of the file"),
+        ('{"name":\n', "t.json", ", line 2, is not valid JSON: Expecting value"),
+        ('{"name": NaN}', "t.json", " is not valid JSON: NaN is no number of JSON"),
+        ("[]", "t.json", " must be a JSON object"),
+        ('{"manifest_version": 1, "topics": {}}', "t.json", " is a manifest; the topology that it was rendered from"),
+    ],
+)
+def test_what_is_wrong_with_a_file_as_a_whole_is_one_sentence_about_it(
+    written: Written, content: str | bytes, name: str, sentence: str
+) -> None:
+    file = written(content, name)
+    with pytest.raises(InvalidTopology) as caught:
+        load_topology(file)
+    assert str(caught.value).startswith(f"{file}{sentence}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_is_told_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTopology) as caught:
+        load_topology(tmp_path)
+    assert str(caught.value) == f"{tmp_path} cannot be read: Is a directory"
+
+
 # --- What comes back ---------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from towpath.topology.findings import Finding, Path
 from towpath.topology.lines import Place, json_places, toml_places
 
 _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+_AT_END = " (at end of document)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +61,18 @@ def _read_toml(text: str, path: FilePath) -> Document:
         if path.suffix.lower() in (".yaml", ".yml"):
             mistake = Mistake(path="", problem="is YAML by its name; a topology is written in TOML or JSON")
             raise InvalidTopology(str(path), [mistake]) from error
-        found = _AT_LINE.search(str(error))
         problem = f"is not valid TOML: {_AT_LINE.sub('', _reason(error))}"
-        mistake = Mistake(path="", problem=problem, line=int(found[1]) if found else None)
+        mistake = Mistake(path="", problem=problem, line=_toml_line(error, text))
         raise InvalidTopology(str(path), [mistake]) from error
     return Document(keys=keys, places=tuple(toml_places(text)))
+
+
+def _toml_line(error: ValueError | RecursionError, text: str) -> int | None:
+    """Where tomllib says that it could not go on, if it does."""
+    if str(error).endswith(_AT_END):
+        return text.rstrip().count("\n") + 1
+    found = _AT_LINE.search(str(error))
+    return int(found[1]) if found else None
 
 
 def _read_json(text: str, source: str) -> Document:
@@ -86,7 +94,7 @@ def _reason(error: ValueError | RecursionError) -> str:
         return "tables and lists are too deep in each other"
     if str(error).startswith("Exceeds the limit"):
         return "a whole number is too long to be read"
-    return str(error).replace(" (at end of document)", " at the end of the file")
+    return str(error).replace(_AT_END, " at the end of the file")
 
 
 def _refused(constant: str) -> NoReturn:
