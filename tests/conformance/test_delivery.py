@@ -1,4 +1,4 @@
-"""The promises of delivery: C01, C02, C04 to C06, C10, C21, C27, C28 and C33, each on every transport."""
+"""The promises of delivery: C01, C02, C04 to C06, C10, C21, C27, C28, C33 and C43, each on every transport."""
 
 import json
 from collections import Counter
@@ -143,6 +143,19 @@ def test_a_fatal_error_and_an_invalid_payload_are_dead_lettered_at_once(harness)
         assert invalid.reason == "InvalidPayload"
         assert "number" in invalid.error
         assert "many" not in invalid.error, "an error names fields, never values"
+
+
+@pytest.mark.case("C43", "a checkpoint is given to the next attempt, by capability")
+def test_a_checkpoint_is_given_to_the_next_attempt(harness):
+    with harness.transport(ONE) as running:
+        running.publish("orders", scripted("save:7", "complete"))
+        running.work(1)
+        running.advance(1.5)
+        running.work(2)
+        first, second = running.observations()
+        assert (first["attempt"], first["checkpoint"]) == (1, None)
+        kept = {"page": 7} if "keeps_progress" in running.capabilities else None
+        assert (second["attempt"], second["checkpoint"]) == (2, kept)
 
 
 @pytest.mark.case(
