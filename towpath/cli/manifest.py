@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
+from towpath.changes import IMPACTS, Change, Impact, Kind, changes
 from towpath.cli.options import TopologyFile
-from towpath.cli.output import (
-    JsonFlag,
-    print_document,
-    print_failure,
-    print_json,
-    print_sentence,
-    print_table,
-    telling,
-)
+from towpath.cli.output import JsonFlag, print_document, print_failure, print_json, print_sentence, telling
 from towpath.manifest import Manifest
-from towpath.manifest.diff import compare
 from towpath.manifest.schema import manifest_schema
-from towpath.records import key_path
 from towpath.resolve import resolve, with_all_on_database
 from towpath.topology import load_topology
 
@@ -32,18 +25,26 @@ class AllOn(StrEnum):
     DATABASE = "database"
 
 
+class FailOn(StrEnum):
+    """The least bad change that ``diff`` can be told to fail for."""
+
+    DESTRUCTIVE = "destructive"
+    LOSSY = "lossy"
+    ANY = "any"
+
+    @property
+    def impacts(self) -> tuple[Impact, ...]:
+        """Those that are as bad, or worse."""
+        return IMPACTS if self is FailOn.ANY else IMPACTS[: IMPACTS.index(self.value) + 1]
+
+
 def manifest_commands() -> typer.Typer:
     """The group ``towpath manifest``."""
-    group = typer.Typer(help="Render the manifest that everything else reads.", no_args_is_help=True)
-    group.callback()(_manifest)
+    group = typer.Typer(help="Render and compare the manifest that everything else reads.", no_args_is_help=True)
     group.command("render")(_render)
     group.command("diff")(_diff)
     group.command("schema")(_schema)
     return group
-
-
-def _manifest() -> None:
-    """Render the manifest that everything else reads."""
 
 
 def _render(
@@ -58,47 +59,16 @@ def _render(
 
     Example: towpath manifest render topology.toml --environment prod
     """
-    topology = load_topology(file)
-    if all_on is AllOn.DATABASE:
-        topology = with_all_on_database(topology)
+    written = load_topology(file)
+    topology = with_all_on_database(written) if all_on is AllOn.DATABASE else written
     manifest = resolve(topology, environment)
     if output == "-":
         print_document(manifest.to_json())
         return
-    _write(manifest, Path(output))
+    _write(manifest, Path(output), [name for name in written.subscriptions if name not in topology.subscriptions])
 
 
-def _diff(
-    old: Annotated[Path, typer.Argument(help="The manifest that is deployed.")],
-    new: Annotated[Path, typer.Argument(help="The manifest that is to be deployed.")],
-    *,
-    as_json: JsonFlag = False,
-) -> None:
-    """Say what changes for a running system from one manifest to the next; exit 1 when a change is destructive.
-
-    Example: towpath manifest diff deployed.json manifest.json
-    """
-    changes = compare(Manifest.load(old), Manifest.load(new))
-    if as_json:
-        print_json([{"path": key_path(c.path), "change": c.sentence, "destructive": c.destructive} for c in changes])
-    elif changes:
-        rows = ((key_path(c.path), c.sentence, "destructive" if c.destructive else "") for c in changes)
-        print_table(["what", "change", ""], rows)
-    else:
-        print_sentence("Nothing changes.")
-    if any(change.destructive for change in changes):
-        raise typer.Exit(1)
-
-
-def _schema() -> None:
-    """Print the JSON Schema of manifests, for editors and readers in other languages.
-
-    Example: towpath manifest schema > manifest.schema.json
-    """
-    print_json(manifest_schema())
-
-
-def _write(manifest: Manifest, path: Path) -> None:
+def _write(manifest: Manifest, path: Path, left_out: Sequence[str]) -> None:
     try:
         path.write_text(manifest.to_json(), encoding="utf-8")
     except OSError as error:
@@ -107,6 +77,61 @@ def _write(manifest: Manifest, path: Path) -> None:
     counts = f"topics: {len(manifest.topics)}, subscriptions: {len(manifest.subscriptions)}"
     with telling(f"{path} is written"):
         print_sentence(f"Wrote {path} for the environment {manifest.environment} ({counts}).")
+        if left_out:
+            print_sentence(f"Left out, since their consumers are not ours: {', '.join(left_out)}.")
+
+
+def _diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="The manifest as it is deployed.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The manifest as it is to be.")],
+    as_json: JsonFlag = False,  # noqa: FBT002 - a switch
+    fail_on: Annotated[
+        FailOn | None, typer.Option("--fail-on", help="Exit 1 when there is a change as bad as this, or worse.")
+    ] = None,
+) -> None:
+    """Say in words what changes for a running system from one manifest to another, the worst first.
+
+    Destructive is what deletes something that runs; lossy, what may cost messages, attempts or a protection; safe, all
+    else. Exit 0, also when there are changes, unless --fail-on says otherwise.
+    Example: towpath manifest diff deployed.json manifest.json --fail-on destructive
+    """
+    found = changes(Manifest.load(old), Manifest.load(new))
+    counts = {impact: sum(change.impact == impact for change in found) for impact in IMPACTS}
+    if as_json:
+        print_json({"changes": [_plain(change) for change in found], "counts": dict(counts)})
+    else:
+        for change in found:
+            of = f"{_KINDS[change.kind]} {change.name}".rstrip()
+            print_sentence(f"{change.impact}: {of} {change.sentence}")
+        print_sentence(_summary(counts) if found else "Nothing changes.")
+    if fail_on is not None and any(counts[impact] for impact in fail_on.impacts):
+        raise typer.Exit(1)
+
+
+_KINDS: Final[Mapping[Kind, str]] = {
+    "manifest": "the manifest",
+    "topic": "topic",
+    "subscription": "subscription",
+    "aws": "on AWS,",
+}
+
+
+def _plain(change: Change) -> dict[str, Any]:
+    return asdict(change) | {"paths": list(change.paths)}
+
+
+def _summary(counts: Mapping[Impact, int]) -> str:
+    total = sum(counts.values())
+    each = ", ".join(f"{count} {impact}" for impact, count in counts.items() if count)
+    return f"{total} {'change' if total == 1 else 'changes'}: {each}."
+
+
+def _schema() -> None:
+    """Print the JSON Schema of manifests, for those who read them with other tools.
+
+    Example: towpath manifest schema > manifest.schema.json
+    """
+    print_json(manifest_schema())
 
 
 manifest = manifest_commands()
