@@ -15,6 +15,7 @@ from typer.main import get_command
 from aws_transport.transport import CAPABILITIES as AWS
 from local_transport.transport import CAPABILITIES as DATABASE
 from towpath.cli.main import build_app
+from towpath.manifest.schema import manifest_schema
 from towpath.ports import Capability
 from towpath.topology import topology_schema
 
@@ -117,6 +118,16 @@ def errors_page() -> str:
     return str(runpy.run_path(str(FOLDER / "errors_page.py"))["errors_page"]())
 
 
+def manifest_page() -> str:
+    """The manifest's page, which a file of its own writes."""
+    return str(runpy.run_path(str(FOLDER / "manifest_page.py"))["manifest_page"]())
+
+
+def manifest_schema_text() -> str:
+    """The JSON Schema of manifests, as ``towpath manifest schema`` prints it."""
+    return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
 def schema_text() -> str:
     """The JSON Schema of topologies, as ``towpath topology schema`` prints it."""
     return json.dumps(topology_schema(), indent=2, ensure_ascii=False) + "\n"
@@ -128,6 +139,8 @@ PAGES = {
     "errors.md": errors_page,
     "topology.md": topology_page,
     "topology.schema.json": schema_text,
+    "manifest.md": manifest_page,
+    "manifest.schema.json": manifest_schema_text,
 }
 
 if __name__ == "__main__":

@@ -178,9 +178,19 @@ NARROW = "what is published from then on; what it has already stays, and what th
 @pytest.mark.parametrize(
     ("before", "after", "impact", "told"),
     [
-        ({}, FILTER, "lossy", f"gets a filter, for {NARROW}"),
-        (FILTER, {"filter": {"kind": ["a", "b"]}}, "lossy", f"gets another filter, for {NARROW}"),
-        (FILTER, {"filter": {"other": ["a"]}}, "lossy", f"gets another filter, for {NARROW}"),
+        ({}, FILTER, "lossy", f'gets the filter {{"kind": ["a"]}} instead of null, for {NARROW}'),
+        (
+            FILTER,
+            {"filter": {"kind": ["a", "b"]}},
+            "lossy",
+            f'gets the filter {{"kind": ["a", "b"]}} instead of {{"kind": ["a"]}}, for {NARROW}',
+        ),
+        (
+            FILTER,
+            {"filter": {"other": ["a"]}},
+            "lossy",
+            f'gets the filter {{"other": ["a"]}} instead of {{"kind": ["a"]}}, for {NARROW}',
+        ),
         (
             FILTER,
             {},

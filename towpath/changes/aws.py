@@ -144,9 +144,7 @@ _FUNCTION: Final = (
     Rule(
         paths=("aws.event_source_mapping.function_response_types",),
         tell=always(
-            lossy(
-                "Lambda reads its function's answer otherwise: failed messages are deleted, or good ones repeated"
-            )
+            lossy("Lambda reads its function's answer otherwise: failed messages are deleted, or good ones repeated")
         ),
     ),
     Rule(

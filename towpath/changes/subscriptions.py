@@ -7,7 +7,7 @@ from typing import Final
 
 from towpath.changes.differences import Difference
 from towpath.changes.phrases import destructive, lossy, number, other, safe, switch
-from towpath.changes.rules import Rule, Told
+from towpath.changes.rules import Rule, Told, shown
 from towpath.manifest import Subscription
 
 _MOVED: Final = ("transport", "topic:transport")
@@ -54,7 +54,7 @@ def _filter(old: Subscription, new: Subscription, _found: Sequence[Difference]) 
     only = "what is published from then on; what it has already stays"
     if new.filter_policy is None and old.filter_policy is not None:
         return safe(f"its filter goes and it gets everything of {only}")
-    turned = "gets a filter" if old.filter_policy is None else "gets another filter"
+    turned = f"gets the filter {shown(new.filter_policy)} instead of {shown(old.filter_policy)}"
     return lossy(f"{turned}, for {only}, and what the filter keeps out never comes")
 
 

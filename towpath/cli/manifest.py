@@ -26,8 +26,9 @@ class AllOn(StrEnum):
 
 
 class FailOn(StrEnum):
-    """The least bad change that ``diff`` can be told to fail for."""
+    """The least bad change for which ``diff`` exits 1."""
 
+    NONE = "none"
     DESTRUCTIVE = "destructive"
     LOSSY = "lossy"
     ANY = "any"
@@ -35,7 +36,7 @@ class FailOn(StrEnum):
     @property
     def impacts(self) -> tuple[Impact, ...]:
         """Those that are as bad, or worse."""
-        return IMPACTS if self is FailOn.ANY else IMPACTS[: IMPACTS.index(self.value) + 1]
+        return IMPACTS[: list(FailOn).index(self)]
 
 
 def manifest_commands() -> typer.Typer:
@@ -86,14 +87,15 @@ def _diff(
     new: Annotated[Path, typer.Argument(metavar="NEW", help="The manifest as it is to be.")],
     as_json: JsonFlag = False,  # noqa: FBT002 - a switch
     fail_on: Annotated[
-        FailOn | None, typer.Option("--fail-on", help="Exit 1 when there is a change as bad as this, or worse.")
-    ] = None,
+        FailOn, typer.Option("--fail-on", help="Exit 1 when there is a change as bad as this, or worse.")
+    ] = FailOn.DESTRUCTIVE,
 ) -> None:
     """Say in words what changes for a running system from one manifest to another, the worst first.
 
     Destructive is what deletes something that runs; lossy, what may cost messages, attempts or a protection; safe, all
-    else. Exit 0, also when there are changes, unless --fail-on says otherwise.
-    Example: towpath manifest diff deployed.json manifest.json --fail-on destructive
+    else. Exit 1 when there is a destructive change, or as --fail-on says.
+
+    Example: towpath manifest diff deployed.json manifest.json
     """
     found = changes(Manifest.load(old), Manifest.load(new))
     counts = {impact: sum(change.impact == impact for change in found) for impact in IMPACTS}
@@ -104,7 +106,7 @@ def _diff(
             of = f"{_KINDS[change.kind]} {change.name}".rstrip()
             print_sentence(f"{change.impact}: {of} {change.sentence}")
         print_sentence(_summary(counts) if found else "Nothing changes.")
-    if fail_on is not None and any(counts[impact] for impact in fail_on.impacts):
+    if any(counts[impact] for impact in fail_on.impacts):
         raise typer.Exit(1)
 
 
