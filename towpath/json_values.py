@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from towpath import limits
 from towpath.message import ABSENT, JsonValue
@@ -17,7 +17,7 @@ _SHOWN: Final = 40  # characters of a key, and of each end of a long path
 _PLAIN_KEY = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{,{_SHOWN - 1}}}")
 
 
-def is_text(value: object) -> bool:
+def is_text(value: object) -> TypeGuard[str]:
     """Whether ``value`` is text that UTF-8 can carry: a lone surrogate is no character."""
     if not isinstance(value, str):
         return False

@@ -138,7 +138,7 @@ def _refused(code: PublishCode, problem: str | None) -> PublishError | None:
 
 def _is_key(key: object, longest: int) -> TypeGuard[str]:
     """Text for a database column of its own: PostgreSQL's text has no NUL."""
-    return isinstance(key, str) and is_text(key) and 1 <= len(key) <= longest and "\0" not in key
+    return is_text(key) and 1 <= len(key) <= longest and "\0" not in key
 
 
 def _is_moment(value: object) -> bool:

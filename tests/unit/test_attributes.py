@@ -74,6 +74,8 @@ def test_attributes_of_a_foreign_message_are_read_by_their_types(kind, text, val
         ("Number", "NaN"),
         ("Number", "-Infinity"),
         ("Number", "1e400"),
+        ("Number", "-1e400"),
+        ("Number", "[" * 100_000),
         ("Number", "1" * 5_000),
         ("String.Array", ""),
         ("String.Array", "a"),

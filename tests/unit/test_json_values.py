@@ -48,12 +48,12 @@ class Text(str):
 
 @pytest.mark.parametrize("value", ["", "a", "\0", "ä", "\ud7ff\ue000\ufffe\uffff", "\U0010ffff", Colour.RED])
 def test_text_that_utf_8_can_carry_is_text(value):
-    assert is_text(value)
+    assert is_text(value) is True
 
 
 @pytest.mark.parametrize("value", [SURROGATE, "a\udfff", "ä\udc80", "\ud83d\ude00", None, b"a", 7])
 def test_a_lone_surrogate_is_no_text_and_nothing_else_is(value):
-    assert not is_text(value)
+    assert is_text(value) is False
 
 
 # --- What is JSON ----------------------------------------------------------------------------------------------
@@ -89,6 +89,7 @@ def test_an_integer_of_a_digit_more_is_refused(value):
         Ratio(0.5),
         Text("a"),
         {Colour.RED: 1},
+        {Colour.RED: [None, True, "a", 0.5, {}, ()]},
         collections.OrderedDict(a=1),
         collections.defaultdict(list, a=[1]),
         collections.namedtuple("Pair", "a b")(1, [2]),

@@ -122,6 +122,7 @@ def test_the_systems_clock_is_in_utc():
 def test_absent_is_false_and_says_its_name():
     assert not ABSENT
     assert repr(ABSENT) == "ABSENT"
+    assert ABSENT.value == "absent"
     assert ABSENT is not None
 
 
@@ -160,6 +161,12 @@ def test_a_message_keeps_its_payload_type_apart_from_its_fields():
 
 
 # --- Claim checks ----------------------------------------------------------------------------------------------
+
+
+def test_a_claim_check_tells_what_there_is_of_it_by_name():
+    whole = {"uri": "s3://b/k", "content_type": "text/plain", "size_bytes": 0, "sha256": "0" * 64}
+    assert PayloadRef(**whole).record() == whole
+    assert PayloadRef(uri="s3://b/k").record() == {"uri": "s3://b/k"}
 
 
 def test_a_claim_check_to_a_file_has_its_address_size_type_and_digest(tmp_path):

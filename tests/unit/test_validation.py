@@ -540,6 +540,8 @@ def test_an_attribute_may_hold_every_character_that_sqs_carries(text):
         (NewMessage(), r"write publish\(topic, \[message\]\)"),
         ([NewMessage(), {"a": 1}], "message 1 is a dict"),
         ("text", "not a str"),
+        (b"text", "not a bytes"),
+        ({1}, "not a set"),
         (None, "not a NoneType"),
     ],
 )
