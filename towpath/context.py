@@ -132,7 +132,13 @@ class Context:
         return self._beat(Progress(percent=percent, note=note, checkpoint=checkpoint)) and not self.aborted
 
     def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
-        """Publish as part of handling: correlation is carried on, and causation is this message's id."""
+        """Publish as part of handling: each message has this one's id as its causation, and carries its correlation and
+        its trace on, unless it says its own.
+
+        One result for each message, as a transport's ``publish`` answers: a rejected one raises nothing. A message is
+        sent at once, and again when the handler is retried; give it an ``id`` or a ``deduplication_key`` where that
+        matters.
+        """
         return self._publish(topic, messages)
 
 

@@ -97,11 +97,7 @@ def _payload_type(path: str, function: Any, parameter: str) -> object:
     if annotation is None or annotation is Any or annotation is Message:
         return None
     if typing.get_origin(annotation) is not Message:
-        told = f"its first argument must be annotated Message or Message[T], not {_named(annotation)}"
-        members = typing.get_args(annotation) if typing.get_origin(annotation) in _UNIONS else ()
-        if members and all(Message in (member, typing.get_origin(member)) for member in members):
-            told += "; write Message[A | B] for a choice of payloads"
-        raise HandlerNotFound(path, told)
+        raise HandlerNotFound(path, f"its first argument {_refused(annotation)}")
     (payload_type,) = typing.get_args(annotation)
     return None if payload_type is Any else payload_type
 
@@ -122,6 +118,13 @@ def _excludes_context(annotation: Any) -> bool:
     if wanted is Any or not isinstance(wanted, type):
         return False
     return typing.Protocol not in wanted.__bases__ and not issubclass(Context, wanted)
+
+
+def _refused(annotation: Any) -> str:
+    members = typing.get_args(annotation) if typing.get_origin(annotation) in _UNIONS else ()
+    if members and all(Message in (member, typing.get_origin(member)) for member in members):
+        return "is a choice of messages; write Message[A | B], a message with a choice of payloads"
+    return f"must be annotated Message or Message[T], not {_named(annotation)}"
 
 
 def _named(annotation: Any) -> str:

@@ -108,6 +108,11 @@ def _default(parameter: Any) -> str:
     return "" if default in (None, False) or callable(default) else f"`{default}`"
 
 
+def handler_page() -> str:
+    """What a handler is, gets and answers, from the code that calls it."""
+    return str(runpy.run_path(str(FOLDER / "handler_page.py"))["handler_page"]())
+
+
 def topology_page() -> str:
     """The topology's page, which a file of its own writes."""
     return str(runpy.run_path(str(FOLDER / "topology_page.py"))["topology_page"]())
@@ -137,6 +142,7 @@ PAGES = {
     "transports.md": transports_page,
     "command-line.md": command_line_page,
     "errors.md": errors_page,
+    "handler.md": handler_page,
     "topology.md": topology_page,
     "topology.schema.json": schema_text,
     "manifest.md": manifest_page,

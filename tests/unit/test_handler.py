@@ -403,7 +403,9 @@ def test_a_first_argument_of_another_type_is_refused(annotation, named):
 
 @pytest.mark.parametrize("annotation", [Message[int] | Message[str], Union[Message[int], Message]])  # noqa: UP007
 def test_a_choice_of_messages_is_refused_with_what_to_write(annotation):
-    assert refusal(wants(annotation)).endswith("; write Message[A | B] for a choice of payloads")
+    assert refusal(wants(annotation)).endswith(
+        "is a choice of messages; write Message[A | B], a message with a choice of payloads"
+    )
 
 
 def test_a_name_that_a_type_statement_makes_counts_as_what_it_stands_for():
