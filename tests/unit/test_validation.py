@@ -548,3 +548,8 @@ def test_an_attribute_may_hold_every_character_that_sqs_carries(text):
 def test_what_is_no_list_of_messages_is_a_mistake_in_the_callers_code(messages, problem):
     with pytest.raises(TypeError, match=problem):
         require_messages(messages)
+
+
+@pytest.mark.parametrize("messages", [[], (), [NewMessage()], (NewMessage(), NewMessage(payload={1}))])
+def test_a_sequence_of_messages_is_what_publish_takes_sound_or_not(messages):
+    require_messages(messages)
