@@ -89,6 +89,9 @@ def _parameters(path: str, function: Any) -> list[str]:
 def _payload_type(path: str, function: Any, parameter: str) -> object:
     try:
         annotation = _annotation(_innermost(function), parameter)
+    except NameError as error:
+        repair = "import or define it where it is there at run time too, outside `if TYPE_CHECKING`"
+        raise HandlerNotFound(path, f"its annotations cannot be read: {error}; {repair}") from error
     except Exception as error:
         raise HandlerNotFound(path, f"its annotations cannot be read: {error}") from error
     annotation = getattr(annotation, "__value__", annotation)  # of a name made by a type statement
