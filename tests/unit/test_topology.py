@@ -124,6 +124,13 @@ def test_json_with_the_same_keys_gives_the_same_topology(tmp_path: Path) -> None
     assert from_json == load_topology(write(tmp_path, MINIMAL)) == parse_topology(document)
 
 
+def test_a_document_is_told_of_by_the_name_that_it_is_given() -> None:
+    with pytest.raises(InvalidTopology, match="^the topology has 1 mistake:"):
+        parse_topology({"name": "Shop"})
+    with pytest.raises(InvalidTopology, match="^the answer has 1 mistake:"):
+        parse_topology({"name": "Shop"}, "the answer")
+
+
 def test_a_topology_cannot_be_changed(tmp_path: Path) -> None:
     topology = load_topology(write(tmp_path, MINIMAL))
     with pytest.raises(ValueError, match="frozen"):

@@ -86,7 +86,7 @@ def _checked(document: Mapping[str, Any], found: Iterable[Finding], source: str,
     topology, findings = read_shape(document)
     findings = [*found, *findings]
     for rule in RULES:  # in their order: what breaks one rule is in doubt for those after it
-        doubtful = [path for finding in findings for path in (finding.path, finding.doubts) if path is not None]
+        doubtful = [path for finding in findings for path in (finding.path, finding.doubts)]
         findings.extend(independent(rule(topology), doubtful))
     if findings:
         raise InvalidTopology(source, mistakes_of(findings, line_of))

@@ -28,7 +28,7 @@ class Finding:
     doubts: Path | None = None
 
 
-def independent(findings: Iterable[Finding], doubtful: Iterable[Path]) -> Iterator[Finding]:
+def independent(findings: Iterable[Finding], doubtful: Iterable[Path | None]) -> Iterator[Finding]:
     """The findings that would stand if what is wrong at or above the ``doubtful`` paths were put right.
 
     One slip of the pen is one mistake: what merely follows from another is not reported.

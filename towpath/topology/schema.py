@@ -85,9 +85,7 @@ def _with_plain_marks(value: Any) -> Any:
     """Descriptions in Markdown, as editors show them: code between single marks, and no line breaks of the source."""
     if isinstance(value, dict):
         return {
-            key: " ".join(item.replace("``", "`").split())
-            if key == "description" and isinstance(item, str)
-            else _with_plain_marks(item)
+            key: " ".join(item.replace("``", "`").split()) if key == "description" else _with_plain_marks(item)
             for key, item in value.items()
         }
     return [_with_plain_marks(item) for item in value] if isinstance(value, list) else value

@@ -39,7 +39,7 @@ def read_shape(document: Mapping[str, Any]) -> tuple[Topology, list[Finding]]:
     try:
         return Topology.model_validate(keys), findings
     except ValidationError as error:
-        findings += independent(_findings(error, keys), [finding.doubts for finding in findings if finding.doubts])
+        findings += independent(_findings(error, keys), [finding.doubts for finding in findings])
     return _without_faults(keys), findings
 
 
@@ -76,7 +76,7 @@ def _findings(error: ValidationError, keys: Schema) -> Iterator[Finding]:
     unknown = [_unknown(path, schema, keys) for kind, path in faults if kind == "extra_forbidden"]
     missing = [_missing(path) for kind, path in faults if kind == "missing"]
     yield from unknown
-    yield from independent(missing, [finding.doubts for finding in unknown if finding.doubts])
+    yield from independent(missing, [finding.doubts for finding in unknown])
     for kind, path in faults:
         if kind not in ("extra_forbidden", "missing"):
             yield Finding(path=path, problem=_not_allowed(_schema_at(schema, path), _value_at(keys, path)))
