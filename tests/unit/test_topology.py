@@ -125,9 +125,9 @@ def test_json_with_the_same_keys_gives_the_same_topology(tmp_path: Path) -> None
 
 
 def test_a_document_is_told_of_by_the_name_that_it_is_given() -> None:
-    with pytest.raises(InvalidTopology, match="^the topology has 1 mistake:"):
+    with pytest.raises(InvalidTopology, match=r"^the topology has 1 mistake:"):
         parse_topology({"name": "Shop"})
-    with pytest.raises(InvalidTopology, match="^the answer has 1 mistake:"):
+    with pytest.raises(InvalidTopology, match=r"^the answer has 1 mistake:"):
         parse_topology({"name": "Shop"}, "the answer")
 
 
