@@ -8,13 +8,14 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
 from towpath.errors import Mistake, MistakesFound
 
 RecordT = TypeVar("RecordT")
 Defaults = Literal["allowed", "refused"]
+Path = tuple[str | int, ...]
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _SHOWN_LENGTH = 80
@@ -34,7 +35,7 @@ def read_record(
     Raises ``error`` about ``subject`` with all mistakes and their paths at once.
     """
     reader = _Reader(defaults=defaults)
-    record = reader.read(record_type, document, "")
+    record = reader.read(record_type, document, ())
     if reader.mistakes:
         raise error(subject, reader.mistakes)
     return typing.cast("RecordT", record)
@@ -80,14 +81,27 @@ def _refused_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A field: the type that is wanted, and whether it must be there."""
+
+    wanted: Any
+    required: bool
+
+
+def _optional(field: Field[Any]) -> bool:
+    return field.default is not MISSING or field.default_factory is not MISSING
+
+
 class _Reader:
     """Reads one document and gathers what is wrong in it."""
 
     def __init__(self, defaults: Defaults) -> None:
         self._defaults = defaults
+        self._known: dict[type[Any], dict[str, _Known]] = {}
         self.mistakes: list[Mistake] = []
 
-    def read(self, wanted: Any, value: object, path: str) -> Any:
+    def read(self, wanted: Any, value: object, path: Path) -> Any:
         """``value`` as the type ``wanted``; ``None``, and a mistake more, when it is not of it."""
         if is_dataclass(wanted) and isinstance(wanted, type):
             return self._fields(wanted, value, path)
@@ -104,41 +118,61 @@ class _Reader:
         if origin is tuple:
             if not isinstance(value, list):
                 return self._mistaken(path, "must be a list")
-            return tuple(self.read(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(value))
+            return tuple(self.read(arguments[0], item, (*path, i)) for i, item in enumerate(value))
         if origin is dict:
             if not isinstance(value, Mapping):
                 return self._mistaken(path, "must be an object")
-            return {key: self.read(arguments[1], item, _join(path, key)) for key, item in value.items()}
+            return {key: self.read(arguments[1], item, (*path, key)) for key, item in value.items()}
         return self._scalar(wanted, value, path)
 
-    def _fields(self, wanted: type[Any], value: object, path: str) -> Any:
+    def _fields(self, wanted: type[Any], value: object, path: Path) -> Any:
         if not isinstance(value, Mapping):
             return self._mistaken(path, "must be an object")
-        hints = typing.get_type_hints(wanted)
-        known = {f.name: f for f in fields(wanted) if f.init}
+        known = self._known_fields(wanted)
         before = len(self.mistakes)
         for key in value:
             if key not in known:
-                self._mistaken(_join(path, key), "is not a known key")
-        missing = [name for name, f in known.items() if name not in value and self._is_required(f)]
+                self._mistaken((*path, key), "is not a known key")
+        missing = [name for name, field in known.items() if name not in value and field.required]
         for name in missing:
-            self._mistaken(_join(path, name), "is missing")
-        read = {name: self.read(hints[name], value[name], _join(path, name)) for name in known if name in value}
-        return None if missing or len(self.mistakes) > before else wanted(**read)
+            self._mistaken((*path, name), "is missing")
+        found = {name: field for name, field in known.items() if name in value}
+        read = {name: self.read(field.wanted, value[name], (*path, name)) for name, field in found.items()}
+        return None if len(self.mistakes) > before else wanted(**read)
 
-    def _is_required(self, known: Field[Any]) -> bool:
-        has_default = known.default is not MISSING or known.default_factory is not MISSING
-        return self._defaults == "refused" or not has_default
+    def _known_fields(self, wanted: type[Any]) -> dict[str, _Known]:
+        """The fields of a record, worked out once: a document has many records of one type."""
+        if wanted not in self._known:
+            hints = typing.get_type_hints(wanted)
+            self._known[wanted] = {
+                field.name: _Known(
+                    wanted=hints[field.name], required=self._defaults == "refused" or not _optional(field)
+                )
+                for field in fields(wanted)
+                if field.init
+            }
+        return self._known[wanted]
 
-    def _scalar(self, wanted: Any, value: object, path: str) -> Any:
+    def _scalar(self, wanted: Any, value: object, path: Path) -> Any:
         accepted: tuple[type, ...] = (int, float) if wanted is float else (wanted,)
         if isinstance(value, accepted) and (wanted is bool or not isinstance(value, bool)):
             return value
         names = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
         return self._mistaken(path, f"must be {names[wanted]}, not {_shown(value)}")
 
-    def _mistaken(self, path: str, problem: str) -> None:
-        self.mistakes.append(Mistake(path=path, problem=problem))
+    def _mistaken(self, path: Path, problem: str) -> None:
+        self.mistakes.append(Mistake(path=_told(path), problem=problem))
+
+
+def _told(path: Path) -> str:
+    """The path as text: a key is joined by a dot, a position stands in brackets."""
+    told = ""
+    for step in path:
+        if isinstance(step, int):
+            told += f"[{step}]"
+        else:
+            told += f".{key_path([step])}" if told else key_path([step])
+    return told
 
 
 def _shown(value: object) -> str:
@@ -150,7 +184,3 @@ def _shown(value: object) -> str:
 def key_path(keys: Iterable[object]) -> str:
     """The path that leads through ``keys``, as TOML writes it: ``subscriptions."documents.convert".handler``."""
     return ".".join(key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False) for key in map(str, keys))
-
-
-def _join(path: str, key: object) -> str:
-    return f"{path}.{key_path([key])}" if path else key_path([key])
