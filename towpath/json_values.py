@@ -12,6 +12,7 @@ from towpath import limits
 from towpath.message import ABSENT, JsonValue
 
 _TOO_LONG: Final = 10**limits.PAYLOAD_INTEGER_DIGITS  # the first integer with a digit too many
+_NOT_PLAIN: Final = -1
 _HOLDERS: Final = (dict, list, tuple)
 _SHOWN: Final = 40  # characters of a key, and of each end of a long path
 _PLAIN_KEY = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{,{_SHOWN - 1}}}")
@@ -41,26 +42,26 @@ def _left(value: JsonValue, left: int, deepest: int) -> int:
     """How many more values may come after ``value``; negative when it is not plain, or there are too many already."""
     kind = type(value)
     if kind is str:
-        return left if value.isascii() or is_text(value) else -1
+        return left if value.isascii() or is_text(value) else _NOT_PLAIN
     if kind is int:
-        return left if -_TOO_LONG < value < _TOO_LONG else -1
+        return left if -_TOO_LONG < value < _TOO_LONG else _NOT_PLAIN
     if kind is dict or kind is list or kind is tuple:
         left -= len(value)
         if deepest == 0:
-            return -1
+            return _NOT_PLAIN
         if kind is dict:
             for key in value:
                 if type(key) is not str or not (key.isascii() or is_text(key)):
-                    return -1
+                    return _NOT_PLAIN
             value = value.values()
         for item in value:
             if left < 0:
-                return -1
+                return _NOT_PLAIN
             left = _left(item, left, deepest - 1)
         return left
     if kind is float:
-        return left if isfinite(value) else -1
-    return left if value is None or kind is bool else -1
+        return left if isfinite(value) else _NOT_PLAIN
+    return left if value is None or kind is bool else _NOT_PLAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
