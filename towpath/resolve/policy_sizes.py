@@ -55,7 +55,7 @@ def _packed(pairs: Iterable[tuple[str, int]], room: int) -> Iterator[list[tuple[
     taken = 0
     for pair in pairs:
         size = len(_expanded(pair[0])) + len('"",')
-        if part and taken + size > room:
+        if taken + size > room:
             yield part
             part, taken = [], 0
         part.append(pair)
