@@ -20,7 +20,7 @@ def readable(annotation: Any) -> Any:
 
 def _copied(annotation: Any, copies: dict[Any, Any]) -> Any:
     """``copies`` has those that are made already, or under way: a TypedDict may be within itself."""
-    if typing.is_typeddict(annotation) and type(annotation).__module__ == "typing":
+    if typing.is_typeddict(annotation):  # not so of those of typing_extensions
         return copies[annotation] if annotation in copies else _typed_dict(annotation, copies)
     origin, before = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is None:
