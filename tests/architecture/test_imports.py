@@ -87,6 +87,7 @@ def test_what_a_user_needs_comes_from_towpath_itself():
     names = {"Complete", "Context", "DeadLetter", "FatalError", "Message", "NewMessage", "Outcome", "Retry", "connect"}
     assert names <= set(towpath.__all__)
     assert all(hasattr(towpath, name) for name in towpath.__all__)
+    assert dir(towpath) == sorted(towpath.__all__)
 
 
 def test_towpath_has_nothing_else():
