@@ -140,6 +140,17 @@ def test_a_role_that_would_need_an_eleventh_policy_is_refused() -> None:
     assert refused(many({"t": {}}, 150)) == [f"subscriptions: {told}; divide the topology into several"]
 
 
+def test_publishers_and_workers_too_are_given_ten_policies_at_most() -> None:
+    topics = {f"t{n:03}-{'x' * 195}": {} for n in range(232)}
+    (told,) = refused({"name": "n" * 20, "topics": topics}, "e" * 20)
+    assert told.startswith("topics: are so many that publishers need 13 policies")
+    found = refused(many({"t": {}}, 230, host="worker"))
+    assert [mistake.partition(" policies")[0] for mistake in found] == [
+        "subscriptions: are so many that workers need 11",
+        "subscriptions: are so many that operators need 17",
+    ]
+
+
 def test_the_dashboard_of_the_largest_topology_is_within_cloudwatchs_2500_metrics() -> None:
     """With the shortest names there can be most subscriptions, and 312 would make 2,496."""
     subscriptions = {f"{n}": {"topic": "t", "handler": "a:b"} for n in range(312)}
@@ -158,6 +169,11 @@ def test_topics_that_make_more_than_500_resources_of_one_stack_are_refused() -> 
     assert refused({"name": "s", "topics": topics | {"d": {"deduplication": True}, "e": {}}}) == [
         f"topics: are 234 on aws, which with all that belongs to them are 502 resources of one stack, {allowed}"
     ]
+
+
+def test_topics_on_a_database_are_in_no_stack() -> None:
+    topics = {f"t{n}": {"transport": "database"} for n in range(300)}
+    assert rendered({"name": "s", "topics": topics | {"on-aws": {}}})
 
 
 def test_twenty_subscriptions_are_well_within_one_stack() -> None:
