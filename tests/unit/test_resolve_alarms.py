@@ -35,7 +35,9 @@ def test_an_alarm_is_raised_by_one_bad_period_of_five_minutes_and_never_by_silen
         assert found.name == f"shop-prod-s-{watches}"
         assert (found.comparison, found.treat_missing_data) == ("GreaterThanThreshold", "notBreaching")
         assert (found.period_seconds, found.evaluation_periods) == (300, 1)
-        assert list(found.dimensions) == ["QueueName" if found.namespace == "AWS/SQS" else "FunctionName"]
+        of_function = watches in ("errors", "throttles", "time-outs")
+        assert found.namespace == ("AWS/Lambda" if of_function else "AWS/SQS")
+        assert list(found.dimensions) == ["FunctionName" if of_function else "QueueName"]
 
 
 def test_an_alarm_says_of_which_subscription_it_is_and_what_to_do() -> None:
@@ -59,7 +61,8 @@ def test_the_age_alarm_waits_an_hour_at_least() -> None:
 
 
 def test_the_age_alarm_comes_by_half_the_retention_however_many_attempts_there_are() -> None:
-    assert alarm("age", {"retention_days": 3}, max_attempts=995).threshold == 3 * 86_400 / 2
+    threshold = alarm("age", {"retention_days": 3}, max_attempts=995).threshold
+    assert (threshold, type(threshold)) == (3 * 86_400 / 2, int)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from towpath import limits
 from towpath.manifest import AwsSubscription, Dashboard, Widget
 from towpath.resolve.names import Names
 
-_COLUMNS, _ROWS = 12, 6  # of a widget; a dashboard is 24 columns wide
+_COLUMNS, _ROWS = 12, 6  # of a widget; a dashboard is 24 columns wide, so two stand side by side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def _series(figure: _Figure, subscriptions: Mapping[str, AwsSubscription]) -> di
 
 
 def _widget(place: int, figure: _Figure, series: dict[str, str]) -> Widget:
-    row, column = divmod(place, 24 // _COLUMNS)
+    row, column = divmod(place, 2)
     return Widget(
         title=figure.title,
         namespace="AWS/Lambda" if figure.of == "function" else "AWS/SQS",
