@@ -144,8 +144,9 @@ def test_with_a_key_whoever_sends_encrypts_and_whoever_only_receives_decrypts() 
 
 
 def test_a_function_in_a_vpc_may_make_network_interfaces_there() -> None:
-    """The three that describe take no resource; a subnet may be another account's."""
+    """The two that describe take no resource; a subnet may be another account's."""
     interfaces = "arn:${partition}:ec2:${region}:*:*/*"
+    assert [s.sid for s in common().vpc_statements] == ["ManageNetworkInterfaces", "DescribeNetwork"]
     assert granted(common().vpc_statements) == {
         ("ec2:AssignPrivateIpAddresses", interfaces),
         ("ec2:CreateNetworkInterface", interfaces),
