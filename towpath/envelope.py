@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from towpath import limits
 from towpath.attributes import attributes_bytes, read_attribute
 from towpath.errors import InvalidEnvelope, UnsupportedSchema
-from towpath.json_values import is_plain_json, is_text
+from towpath.json_values import STRICT_DECODER, is_plain_json, is_text
 from towpath.message import (
     ABSENT,
     AttributeValue,
@@ -223,19 +223,14 @@ def _parsed(body: str) -> JsonValue:
     """
     text = body.removeprefix("\ufeff")
     try:
-        return _DECODER.decode(text)
+        return STRICT_DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         if text.lstrip(_BLANKS).startswith("{") and _CLAIM.search(text) is not None:
             raise InvalidEnvelope(f"the envelope cannot be read: {error}") from error
         return ABSENT
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
-
-
-_BLANKS = " \t\n\r"  # the blanks of JSON
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)  # made once: making it takes as long as a short body
+_BLANKS: Final = " \t\n\r"  # the blanks of JSON
 
 
 def _is_envelope(document: JsonValue) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,14 @@ _NOT_PLAIN: Final = -1
 _HOLDERS: Final = (dict, list, tuple)
 _SHOWN: Final = 40  # characters of a key, and of each end of a long path
 _PLAIN_KEY = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{,{_SHOWN - 1}}}")
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"{constant} is not JSON")
+
+
+STRICT_DECODER: Final = json.JSONDecoder(parse_constant=_refused)
+"""Python's decoder without NaN and the infinities. Made once: making one takes as long as reading a short text."""
 
 
 def is_text(value: object) -> TypeGuard[str]:

@@ -161,18 +161,7 @@ class _Reader:
         return self._mistaken(path, f"must be {names[wanted]}, not {_shown(value)}")
 
     def _mistaken(self, path: Path, problem: str) -> None:
-        self.mistakes.append(Mistake(path=_told(path), problem=problem))
-
-
-def _told(path: Path) -> str:
-    """The path as text: a key is joined by a dot, a position stands in brackets."""
-    told = ""
-    for step in path:
-        if isinstance(step, int):
-            told += f"[{step}]"
-        else:
-            told += f".{key_path([step])}" if told else key_path([step])
-    return told
+        self.mistakes.append(Mistake(path=key_path(path), problem=problem))
 
 
 def _shown(value: object) -> str:
@@ -181,6 +170,14 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
 
 
-def key_path(keys: Iterable[object]) -> str:
-    """The path that leads through ``keys``, as TOML writes it: ``subscriptions."documents.convert".handler``."""
-    return ".".join(key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False) for key in map(str, keys))
+def key_path(keys: Iterable[str | int]) -> str:
+    """The path that leads through ``keys``, as TOML writes it, with positions in brackets:
+    ``subscriptions."documents.convert".filter.kind[0]``.
+    """
+    return "".join(map(_step, keys)).removeprefix(".")
+
+
+def _step(key: str | int) -> str:
+    if isinstance(key, int):
+        return f"[{key}]"
+    return f".{key}" if _BARE_KEY.fullmatch(key) else f".{json.dumps(key, ensure_ascii=False)}"

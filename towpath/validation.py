@@ -163,7 +163,7 @@ def attributes_fault(attributes: object) -> str | None:
         return f"a message has at most {limits.ATTRIBUTES} attributes, this one {len(attributes)}"
     for name, value in attributes.items():
         if not _matches(_ATTRIBUTE_NAME, name):
-            return f"attribute name {shown(name)} must be 1 to 64 of A-Z a-z 0-9 _ -"
+            return f"attribute name {shown(name)} must be 1 to {limits.ATTRIBUTE_NAME_LENGTH} of A-Z a-z 0-9 _ -"
         if name.lower().startswith("towpath"):
             return f"attribute name {name!r} is reserved: names beginning 'towpath' are Towpath's own"
         problem = _attribute_problem(value)

@@ -175,6 +175,8 @@ def test_a_whole_surrogate_pair_is_one_letter() -> None:
 def test_a_key_path_is_written_as_toml_writes_it() -> None:
     assert key_path(["subscriptions", "a.b", "lease_seconds"]) == 'subscriptions."a.b".lease_seconds'
     assert key_path(["a-b", "c d", ""]) == 'a-b."c d".""'
+    assert key_path(["kind", 0, "prefix"]) == "kind[0].prefix"
+    assert key_path([]) == ""
 
 
 def test_a_mistake_is_told_with_its_line_and_path_where_they_are_known() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from towpath.errors import InvalidTopology
+from towpath.records import key_path
 from towpath.topology import load_topology, parse_topology
-from towpath.topology.findings import shown, told
+from towpath.topology.findings import shown
 
 TWENTY = """\
 name = "The Shop"
@@ -324,4 +325,4 @@ def test_a_value_is_shown_as_its_author_would_know_it(value: object, text: str) 
     ],
 )
 def test_a_path_is_told_as_toml_writes_it(path: tuple[str | int, ...], text: str) -> None:
-    assert told(path) == text
+    assert key_path(path) == text

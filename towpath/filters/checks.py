@@ -54,7 +54,7 @@ def _key_mistakes(
 
 
 def _joined(path: str, key: object) -> str:
-    told = key_path([key]).encode(errors="backslashreplace").decode()
+    told = key_path([str(key)]).encode(errors="backslashreplace").decode()
     return f"{path}.{told}" if path else told
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from towpath import limits
+from towpath.json_values import is_text
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -31,7 +32,6 @@ KEYWORDS: Final = frozenset(
 )  # fmt: skip
 
 _UNITS: Final = 10**limits.SNS_FILTER_DECIMALS
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _ESCAPED_TEXT: Final = re.compile(r'(?:[^"\\]|\\["\\])*', re.DOTALL)
 _ESCAPE: Final = re.compile(r'\\(["\\])')
 _PATTERN: Final = re.compile(r'(?:[^"\\]|\\\*)*', re.DOTALL)
@@ -42,7 +42,7 @@ _MASK: Final = re.compile(r"[0-9]{1,3}")
 
 def unicode_fault(text: str) -> str | None:
     """Why SNS, which takes UTF-8, cannot be given this text."""
-    return "holds a lone surrogate, which UTF-8 cannot carry" if _SURROGATE.search(text) else None
+    return None if is_text(text) else "holds a lone surrogate, which UTF-8 cannot carry"
 
 
 def text_fault(operand: object) -> str | None:

@@ -56,16 +56,8 @@ def no_lines(_: str) -> None:
 
 
 def _whole_path(finding: Finding) -> str:
-    path = told(finding.path)
+    path = key_path(finding.path)
     return f"{path}.{finding.inside}" if finding.inside else path
-
-
-def told(path: Path) -> str:
-    """The path as a person reads it: ``subscriptions.ship.filter.kind[0]``."""
-    text = ""
-    for key in path:
-        text += f"[{key}]" if isinstance(key, int) else f".{key_path([key])}"
-    return text.removeprefix(".")
 
 
 def shown(value: object) -> str:

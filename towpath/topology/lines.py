@@ -12,7 +12,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 
 from towpath import limits
-from towpath.topology.findings import LineOf, Path, told
+from towpath.records import key_path
+from towpath.topology.findings import LineOf, Path
 
 _TOKEN = re.compile(
     r"""
@@ -56,7 +57,7 @@ def line_finder(places: Iterable[Place]) -> LineOf:
     begun: dict[str, int] = {}
     whole: dict[str, int] = {}
     for place in places:
-        (whole if place.is_whole else begun).setdefault(told(place.path), place.line)
+        (whole if place.is_whole else begun).setdefault(key_path(place.path), place.line)
     lines = begun | whole
 
     def line_of(path: str) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from towpath import limits
+from towpath.json_values import is_text
 from towpath.topology.findings import Finding, Path
 
 _KEY_DEPTH: Final = 3  # topics, its name, its key
@@ -25,7 +26,7 @@ def plain(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
 def _table(table: Mapping[Any, Any], path: Path, findings: list[Finding]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key, value in table.items():
-        if not isinstance(key, str) or not _is_text(key):
+        if not is_text(key):
             findings.append(_finding(path, f"has the key {key!a}, which is no text"))
         elif _is_kept(value, (*path, key), findings):
             kept[key] = _copy(value, (*path, key), findings)
@@ -54,14 +55,10 @@ def _finding(path: Path, problem: str) -> Finding:
 
 
 def _fault(value: object, path: Path) -> str | None:
-    if isinstance(value, str) and not _is_text(value):
+    if isinstance(value, str) and not is_text(value):
         return f"is no text: {value!a} has half of a surrogate pair"
     if isinstance(value, int) and not -(1 << (_INTEGER_BITS - 1)) <= value < 1 << (_INTEGER_BITS - 1):
         return f"is a whole number of more than {_INTEGER_BITS} bits"
     if isinstance(value, Mapping | list | tuple) and len(path) >= limits.TOPOLOGY_DEPTH:
         return f"is deeper than {limits.TOPOLOGY_DEPTH} tables and lists in each other"
     return None
-
-
-def _is_text(text: str) -> bool:
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
