@@ -75,7 +75,8 @@ other and in `list`, `dict` and unions; within a dataclass or a model write `typ
 A payload that does not fit, or an absent one where a type is asked for, can never succeed: it becomes a dead letter at
 once, reason `InvalidPayload`, and the handler is not called. The error lists the first 20 places and what is allowed
 there, never a value: `documents.0.pages: Input should be greater than or equal to 1`. A key that does not read like a
-name is written `?`. What a validator of your own says is told up to where it shows the value.
+name is written `?`. Of a validator of your own only the kind of its error is told:
+its words may show any part of the payload.
 """
 
 MEANINGS: Mapping[str, str] = {
