@@ -10,6 +10,7 @@ from tests.unit.resolving import DATABASE, EXCLUSIVE, resolved, topology
 from towpath.changes import Change, changes
 from towpath.manifest import Manifest, ResourceStatement
 from towpath.resolve import resolve
+from towpath.topology import parse_topology
 
 Keys = Mapping[str, Any]
 
@@ -660,3 +661,48 @@ def test_the_worst_comes_first() -> None:
     impacts = [change.impact for change in changes(old, new)]
     assert impacts == sorted(impacts, key=["destructive", "lossy", "safe"].index)
     assert {"destructive", "lossy", "safe"} == set(impacts)
+
+
+# --- What a fuzzer and a person found ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, True), (True, 1), (0, False)])
+def test_true_is_not_one(before: object, after: object) -> None:
+    told = of_subscription({"filter": {"k": [before]}}, {"filter": {"k": [after]}}, DATABASE)
+    assert list(told.values()) == ["lossy"]
+
+
+def test_a_subscription_that_moves_to_another_topic_loses_by_that_topics_retention() -> None:
+    def written(topic: str, days: int) -> Manifest:
+        subscriptions = {"s": {"topic": topic, "handler": "a:b"}}
+        topics = {"t": {"retention_days": days}, "u": {"retention_days": 1}}
+        document = {"name": "shop", "topics": topics, "subscriptions": subscriptions}
+        return resolve(parse_topology(document), "prod")
+
+    found = {change.sentence: change for change in changes(written("t", 7), written("u", 14))}
+    falls = "its queue keeps a message for 86,400 seconds instead of 604,800: older ones are deleted, handled or not"
+    assert found[falls].impact == "lossy"
+
+
+def test_a_function_in_place_of_an_external_consumer_takes_a_right_away() -> None:
+    told = of_subscription({"host": "external", "handler": None}, {"host": "lambda"})
+    (sentence,) = [sentence for sentence in told if sentence.startswith("its host is")]
+    assert told[sentence] == "lossy"
+    assert sentence.endswith("a function takes its messages, and whoever did may no longer use its queue")
+
+
+def test_of_several_queues_the_one_whose_number_falls_is_told() -> None:
+    def edit(aws: Any) -> Any:
+        dead = replace(aws.dead_letter_queue, maximum_message_size=1_024)
+        return replace(aws, queue=replace(aws.queue, maximum_message_size=1_000_000), dead_letter_queue=dead)
+
+    change = edited(edit)
+    assert change.impact == "lossy"
+    assert "1,024 bytes instead of 262,144" in change.sentence
+
+
+def test_of_several_queues_one_that_is_no_longer_encrypted_counts() -> None:
+    def edit(aws: Any) -> Any:
+        return replace(aws, queue=replace(aws.queue, sqs_managed_sse=False))
+
+    assert edited(edit).impact == "lossy"

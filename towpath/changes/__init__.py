@@ -109,8 +109,9 @@ def _compared(old: Manifest, new: Manifest) -> Iterator[Compared]:
     rules = (*HANDLING, *aws.rules(resources))
     for name, subscription in old.subscriptions.items():
         if name in new.subscriptions:
-            own = {"topic": topics[subscription.topic]} if subscription.topic in topics else {}
             records = subscription, new.subscriptions[name]
+            stays = subscription.topic == records[1].topic and subscription.topic in topics
+            own = {"topic": topics[subscription.topic]} if stays else {}
             yield _compare("subscription", name, records, rules, {"manifest": shell, **own})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Final
@@ -33,18 +34,24 @@ def differences(old: object, new: object, path: Path = ()) -> Iterator[Differenc
 
     Records are compared field by field, mappings key by key, and lists of records by what their records are called.
     """
-    if old == new:
-        return
     parts = _parts(old), _parts(new)
     if parts[0] is None or parts[1] is None or (is_dataclass(old) and type(old) is not type(new)):
-        yield Difference(path=path, old=old, new=new)
+        if not _same(old, new):
+            yield Difference(path=path, old=old, new=new)
         return
     deeper = [
         difference
         for key in dict.fromkeys((*parts[0], *parts[1]))
         for difference in differences(parts[0].get(key, ABSENT), parts[1].get(key, ABSENT), (*path, key))
     ]
-    yield from deeper or [Difference(path=path, old=old, new=new)]  # a list may differ in its order alone
+    if old != new and not deeper:  # a list that differs in its order alone
+        yield Difference(path=path, old=old, new=new)
+    yield from deeper
+
+
+def _same(old: object, new: object) -> bool:
+    """Whether two values without named parts are the same in JSON, where ``1`` is neither ``true`` nor ``1.0``."""
+    return old == new and json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 
 def _parts(value: object) -> Mapping[str, object] | None:

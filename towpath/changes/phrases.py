@@ -13,7 +13,8 @@ def number(of: str, unit: str = "", *, falls: str = "", none: str = "nothing") -
     """A number, of which ``None`` is more than any. ``falls`` says why it is lossy that it falls, if it is."""
 
     def tell(_old: Any, _new: Any, found: Sequence[Difference]) -> Told:
-        before, after = found[0].old, found[0].new
+        told = next((d for d in found if _size(d.new) < _size(d.old)), found[0])  # of several, one that falls
+        before, after = told.old, told.new
         without_unit = isinstance(after, int | float) and isinstance(before, int | float)
         was = _amount(before, "" if without_unit else unit, none)
         sentence = f"{of} {_amount(after, unit, none)} instead of {was}"
@@ -47,7 +48,7 @@ def other(of: str, impact: Impact, because: str = "") -> Teller:
 
 def switch(on: Told, off: Told) -> Teller:
     """True or false: what is said when it becomes the one or the other."""
-    return lambda _old, _new, found: on if found[0].new is True else off
+    return lambda _old, _new, found: on if all(difference.new is True for difference in found) else off
 
 
 def lossy(sentence: str) -> Told:

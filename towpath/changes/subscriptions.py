@@ -38,6 +38,8 @@ def _partition_mode(old: Subscription, new: Subscription, _found: Sequence[Diffe
 
 def _host(old: Subscription, new: Subscription, _found: Sequence[Difference]) -> Told:
     turned = f"its host is {new.host} instead of {old.host}"
+    if new.host == "lambda" and old.host == "external":
+        return lossy(f"{turned}: a function takes its messages, and whoever did may no longer use its queue")
     if new.host == "lambda":
         return safe(f"{turned}: a function takes its messages; stop the workers that did")
     deleted = "its function is deleted, and " if old.host == "lambda" else ""
