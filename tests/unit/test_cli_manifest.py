@@ -8,6 +8,7 @@ from typer.testing import CliRunner, Result
 
 from tests.unit.resolving import resolved
 from towpath.cli.main import build_app
+from towpath.cli.output import write_whole
 from towpath.errors import InvalidManifest
 from towpath.manifest.schema import manifest_schema
 
@@ -36,7 +37,7 @@ def test_diff_says_one_line_for_each_change_and_how_many_there_are() -> None:
     result = towpath("manifest", "diff", "deployed.json", "lossy.json")
     assert result.exit_code == 0
     assert result.stdout == (
-        "lossy: subscription s attempts are 3 instead of 5: deliveries that were tried 3 times or more become dead "
+        "lossy: subscription s: attempts are 3 instead of 5: deliveries that were tried 3 times or more become dead "
         "letters without another try\n"
         "1 change: 1 lossy.\n"
     )
@@ -136,3 +137,32 @@ def test_render_all_on_database_says_whom_it_leaves_out() -> None:
 def test_every_command_shows_an_example_in_its_help(command: str) -> None:
     told = " ".join(towpath("manifest", command, "--help").stdout.split())
     assert f"Example: towpath manifest {command}" in told
+
+
+def test_a_manifest_that_cannot_be_read_is_no_finding() -> None:
+    result = CliRunner().invoke(build_app(), ["manifest", "diff", "deployed.json", "missing.json"])
+    assert isinstance(result.exception, InvalidManifest)  # for which the command line exits 2, and 1 for a finding
+
+
+def test_a_manifest_that_cannot_be_written_leaves_the_one_that_is_there(tmp_path: Path) -> None:
+    target = tmp_path / "manifest.json"
+    target.write_text("as it was", encoding="utf-8")
+    with pytest.raises(UnicodeEncodeError):  # as good as a full disk: it comes in the middle of writing
+        write_whole(target, "x" * 100_000 + "\ud800")
+    assert target.read_text(encoding="utf-8") == "as it was"
+    assert [file.name for file in tmp_path.glob(".manifest*")] == []
+
+
+def test_a_manifest_is_written_through_a_link_and_keeps_its_mode(tmp_path: Path) -> None:
+    target, link = tmp_path / "real.json", tmp_path / "link.json"
+    target.write_text("as it was", encoding="utf-8")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    write_whole(link, "as it is")
+    assert (target.read_text(encoding="utf-8"), target.stat().st_mode & 0o777) == ("as it is", 0o600)
+    assert link.is_symlink()
+
+
+def test_what_is_no_file_is_written_to() -> None:
+    write_whole(Path("/dev/null"), "nothing")
+    assert not Path("/dev/null").is_file()

@@ -12,7 +12,7 @@ import typer
 
 from towpath.changes import IMPACTS, Change, Impact, Kind, changes
 from towpath.cli.options import TopologyFile
-from towpath.cli.output import JsonFlag, print_document, print_failure, print_json, print_sentence, telling
+from towpath.cli.output import JsonFlag, print_document, print_failure, print_json, print_sentence, telling, write_whole
 from towpath.manifest import Manifest
 from towpath.manifest.schema import manifest_schema
 from towpath.resolve import resolve, with_all_on_database
@@ -71,7 +71,7 @@ def _render(
 
 def _write(manifest: Manifest, path: Path, left_out: Sequence[str]) -> None:
     try:
-        path.write_text(manifest.to_json(), encoding="utf-8")
+        write_whole(path, manifest.to_json())
     except OSError as error:
         print_failure(f"{path} cannot be written: {error.strerror}")
         raise typer.Exit(1) from error
@@ -103,8 +103,7 @@ def _diff(
         print_json({"changes": [_plain(change) for change in found], "counts": dict(counts)})
     else:
         for change in found:
-            of = f"{_KINDS[change.kind]} {change.name}".rstrip()
-            print_sentence(f"{change.impact}: {of} {change.sentence}")
+            print_sentence(f"{change.impact}: {_KINDS[change.kind].format(change.name)} {change.sentence}")
         print_sentence(_summary(counts) if found else "Nothing changes.")
     if any(counts[impact] for impact in fail_on.impacts):
         raise typer.Exit(1)
@@ -112,8 +111,8 @@ def _diff(
 
 _KINDS: Final[Mapping[Kind, str]] = {
     "manifest": "the manifest",
-    "topic": "topic",
-    "subscription": "subscription",
+    "topic": "topic {}:",
+    "subscription": "subscription {}:",
     "aws": "on AWS,",
 }
 
