@@ -571,12 +571,37 @@ def test_a_policy_without_keys_is_refused():
     assert mistakes({}) == ["has no keys; leave the filter out to receive everything"]
 
 
-@pytest.mark.parametrize("conditions", [[], (), "pdf", "", None, 7, True])
+ALONE = "must be a non-empty list of conditions; put brackets around it, also when it is only one"
+
+
+@pytest.mark.parametrize("conditions", [[], (), None])
 def test_conditions_must_be_a_list_that_holds_something(conditions):
     assert mistakes({"kind": conditions}) == ["kind: must be a non-empty list of conditions"]
 
 
-@pytest.mark.parametrize("nested", [{}, {"prefix": "x"}, {"key": ["x"]}])
+@pytest.mark.parametrize("condition", ["pdf", "", 7, 7.5, True, {"prefix": "x"}, {"numeric": ["=", 1], "more": 1}])
+def test_one_condition_alone_is_told_to_stand_in_brackets(condition):
+    assert mistakes({"kind": condition}) == [f"kind: {ALONE}"]
+
+
+@pytest.mark.parametrize("key", ["or", "Or", "$OR", "OR$"])
+def test_what_is_nearly_or_is_told_as_that_alone(key):
+    policy = {key: [{"kind": ["pdf"]}, {"size": ["big"]}]}
+    (told,) = mistakes(policy)
+    assert told.endswith(': is the name of an attribute; did you mean "$or"?')
+
+
+@pytest.mark.parametrize("conditions", [["x"], [{"prefix": "p"}, "x"]])
+def test_an_attribute_may_be_called_or(conditions):
+    assert FilterPolicy.parse({"or": conditions}).matches({"or": "x"})
+
+
+def test_combinations_without_end_are_told_in_words():
+    policy = {f"k{number}": ["a"] * 10 for number in range(5_000)}
+    assert "makes more than 1,000,000,000 combinations of values, SNS allows 150" in mistakes(policy)
+
+
+@pytest.mark.parametrize("nested", [{}, {"key": ["x"]}])
 def test_a_nested_policy_is_refused_as_that(nested):
     problem = "must be a non-empty list of conditions; over attributes SNS takes no policy within a policy"
     assert mistakes({"kind": nested}) == [f"kind: {problem}"]
@@ -823,7 +848,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_policy():
         "c[0].exists: must be true or false",
         "c[1].anything-but[1]: must be text or a number",
         '"$or"[0]."d.e"[0].numeric[1]: must be a number',
-        '"$or"[1].f: must be a non-empty list of conditions',
+        f'"$or"[1].f: {ALONE}',
         "\"$or\"[1].g[0]: has the operator 'sufix', which SNS does not know; did you mean 'suffix'?",
     ]
 

@@ -31,7 +31,9 @@ def told(folder, text):
 
 def test_text_in_place_of_a_list_is_told_at_its_key(tmp_path):
     told_here = told(tmp_path, 'filter = { kind = "pdf" }\n')
-    assert told_here == [(6, ".kind", "must be a non-empty list of conditions")]
+    assert told_here == [
+        (6, ".kind", "must be a non-empty list of conditions; put brackets around it, also when it is only one")
+    ]
 
 
 def test_each_mistake_has_the_line_of_its_key(tmp_path):

@@ -174,3 +174,20 @@ def test_a_file_that_was_read_knows_its_lines(written: Written) -> None:
     ]
     later = [Mistake(path="subscriptions.s", problem="late"), Mistake(path="topics.orders.fair", problem="early")]
     assert [(mistake.line, mistake.problem) for mistake in read.placed(later)] == [(4, "early"), (6, "late")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("topology.toml", '{"name": "shop"}', "; it looks like JSON: then its name must end in .json"),
+        ("topology.toml", 'name = "shop"\n[topics.t]\nfair = True\n', "; true and false are written in lower case"),
+        ("topology.toml", 'name = "shop"\nbackoff = {\n  x = 1\n}\n', "; a table in braces stays on one line"),
+        ("topology.json", 'name = "shop"\n', "; a topology in TOML has a name that ends in .toml"),
+    ],
+)
+def test_broken_syntax_is_told_with_what_was_probably_meant(tmp_path: Path, name: str, text: str, hint: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidTopology) as caught:
+        load_topology(tmp_path / name)
+    (mistake,) = caught.value.mistakes
+    assert mistake.problem.endswith(hint)

@@ -326,3 +326,33 @@ def test_a_value_is_shown_as_its_author_would_know_it(value: object, text: str) 
 )
 def test_a_path_is_told_as_toml_writes_it(path: tuple[str | int, ...], text: str) -> None:
     assert key_path(path) == text
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("backof", "backoff"), ("lamda", "lambda"), ("filtr", "filter"), ("Filter", "filter")],
+)
+def test_a_misspelt_table_of_a_subscription_is_no_name_without_quotes(written: str, meant: str) -> None:
+    document = {
+        "name": "shop",
+        "topics": {"orders": {}},
+        "subscriptions": {"ship": {"topic": "orders", "handler": "a:b", written: {"x": 1}, "max_attempts": 0}},
+    }
+    with pytest.raises(InvalidTopology) as caught:
+        parse_topology(document)
+    assert {mistake.path: mistake.problem for mistake in caught.value.mistakes} == {
+        f"subscriptions.ship.{written}": f"is not a known key; did you mean {meant!r}?",
+        "subscriptions.ship.max_attempts": "must be a whole number from 1 to 995, not 0",
+    }
+
+
+def test_a_misspelt_table_of_all_subscriptions_hides_no_mistake_of_others() -> None:
+    document = {
+        "name": "shop",
+        "topics": {"orders": {}},
+        "subscription": {"bill": {}},
+        "subscriptions": {"ship": {"topic": "orders", "handler": "a:b", "filter": {"kind": []}}},
+    }
+    with pytest.raises(InvalidTopology) as caught:
+        parse_topology(document)
+    assert [mistake.path for mistake in caught.value.mistakes] == ["subscription", "subscriptions.ship.filter.kind"]

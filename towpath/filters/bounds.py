@@ -16,6 +16,8 @@ from towpath.filters.operands import OR, wildcards
 # Each $or adds a key at least, so a policy within the bound on keys does not nest them deeper.
 DEEPEST_OR: Final = limits.SNS_FILTER_KEYS - 1
 
+_COUNTED: Final = 10**9  # what is above need not be told to a digit, and may have more digits than Python writes
+
 
 def bound_faults(policy: Mapping[str, Any]) -> Iterator[str]:
     """The bounds that ``policy`` exceeds. What is no policy in it is passed over."""
@@ -25,7 +27,8 @@ def bound_faults(policy: Mapping[str, Any]) -> Iterator[str]:
         yield f"has {keys} keys{within}, SNS allows {limits.SNS_FILTER_KEYS}"
     combinations = _combinations(policy, 0)
     if combinations > limits.SNS_FILTER_COMBINATIONS:
-        yield f"makes {combinations:,} combinations of values, SNS allows {limits.SNS_FILTER_COMBINATIONS}"
+        count = f"{combinations:,}" if combinations < _COUNTED else f"more than {_COUNTED:,}"
+        yield f"makes {count} combinations of values, SNS allows {limits.SNS_FILTER_COMBINATIONS}"
     points = _wildcard_points(policy)
     if points > limits.SNS_FILTER_WILDCARD_POINTS:
         yield (

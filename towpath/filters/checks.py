@@ -47,6 +47,9 @@ def _key_mistakes(
         if key == OR:
             yield from _or_mistakes(value, here, own, depth)
             continue
+        if _is_meant_as_or(key, value):
+            yield Mistake(path=here, problem=f'is the name of an attribute; did you mean "{OR}"?')
+            continue
         fault = _key_fault(key, outside, depth)
         if fault is not None:
             yield Mistake(path=here, problem=fault)
@@ -56,6 +59,12 @@ def _key_mistakes(
 def _joined(path: str, key: object) -> str:
     told = key_path([str(key)]).encode(errors="backslashreplace").decode()
     return f"{path}.{told}" if path else told
+
+
+def _is_meant_as_or(key: object, value: object) -> bool:
+    """Whether policies stand below a key that is nearly ``$or``: their keys would be told as operators, one by one."""
+    policies = isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value)
+    return bool(policies) and isinstance(key, str) and key.strip("$").lower() == "or"
 
 
 def _key_fault(key: object, outside: frozenset[object], depth: int) -> str | None:
@@ -91,11 +100,13 @@ def _or_mistakes(value: object, path: str, outside: frozenset[object], depth: in
 
 
 def _condition_list_mistakes(value: object, path: str) -> Iterator[Mistake]:
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and not value.keys() & set(OPERATORS):
         problem = "must be a non-empty list of conditions; over attributes SNS takes no policy within a policy"
         yield Mistake(path=path, problem=problem)
     elif not isinstance(value, list | tuple) or not value:
-        yield Mistake(path=path, problem="must be a non-empty list of conditions")
+        one = isinstance(value, str | int | float | Mapping)
+        hint = "; put brackets around it, also when it is only one" if one else ""
+        yield Mistake(path=path, problem=f"must be a non-empty list of conditions{hint}")
     else:
         for index, condition in enumerate(value):
             yield from _condition_mistakes(condition, f"{path}[{index}]")

@@ -15,6 +15,8 @@ from towpath.topology.findings import Finding, Path
 from towpath.topology.lines import Place, json_places, toml_places
 
 _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+_CAPITALS = re.compile(r"=\s*(True|False)\b")
+_OPEN_BRACE = re.compile(r"=\s*\{[^}]*$")
 _AT_END = " (at end of document)"
 
 
@@ -61,10 +63,21 @@ def _read_toml(text: str, path: FilePath) -> Document:
         if path.suffix.lower() in (".yaml", ".yml"):
             mistake = Mistake(path="", problem="is YAML by its name; a topology is written in TOML or JSON")
             raise InvalidTopology(str(path), [mistake]) from error
-        problem = f"is not valid TOML: {_AT_LINE.sub('', _reason(error))}"
-        mistake = Mistake(path="", problem=problem, line=_toml_line(error, text))
+        line = _toml_line(error, text)
+        problem = f"is not valid TOML: {_AT_LINE.sub('', _reason(error))}{_toml_hint(text, line)}"
+        mistake = Mistake(path="", problem=problem, line=line)
         raise InvalidTopology(str(path), [mistake]) from error
     return Document(keys=keys, places=tuple(toml_places(text)))
+
+
+def _toml_hint(text: str, line: int | None) -> str:
+    """What is probably meant by text that is no TOML and breaks off in this line."""
+    if text.lstrip().startswith("{"):
+        return "; it looks like JSON: then its name must end in .json"
+    broken = text.split("\n")[line - 1] if line is not None else ""
+    if _CAPITALS.search(broken):
+        return "; true and false are written in lower case"
+    return "; a table in braces stays on one line" if _OPEN_BRACE.search(broken) else ""
 
 
 def _toml_line(error: ValueError | RecursionError, text: str) -> int | None:
@@ -79,7 +92,8 @@ def _read_json(text: str, source: str) -> Document:
     try:
         keys = json.loads(text, parse_constant=_refused)
     except json.JSONDecodeError as error:
-        mistake = Mistake(path="", problem=f"is not valid JSON: {error.msg}", line=error.lineno)
+        hint = "" if text.lstrip().startswith("{") else "; a topology in TOML has a name that ends in .toml"
+        mistake = Mistake(path="", problem=f"is not valid JSON: {error.msg}{hint}", line=error.lineno)
         raise InvalidTopology(source, [mistake]) from error
     except (ValueError, RecursionError) as error:
         raise InvalidTopology(source, [Mistake(path="", problem=f"is not valid JSON: {_reason(error)}")]) from error

@@ -91,7 +91,9 @@ def _missing(path: Path) -> Finding:
 
 def _unknown(path: Path, schema: Schema, keys: Schema) -> Finding:
     table, key = path[:-1], str(path[-1])
-    if _is_entry(table) and isinstance(_value_at(keys, path), Mapping):
+    known = sorted(_schema_at(schema, table)["properties"])
+    near = nearest(key, known)
+    if near is None and _is_entry(table) and isinstance(_value_at(keys, path), Mapping):
         example = f'[{table[0]}."{table[1]}.{key}"]'
         problem = f"is not a known table; a name with dots is written in quotes: {example}"
         doubtful = table if table[0] == "subscriptions" else table[:1]  # subscriptions name topics, nothing names them
@@ -99,10 +101,9 @@ def _unknown(path: Path, schema: Schema, keys: Schema) -> Finding:
     misplaced = _misplaced(table, key)
     if misplaced is not None:
         return Finding(path=path, problem=misplaced)
-    known = sorted(_schema_at(schema, table)["properties"])
-    near = nearest(key, known)
     if near is not None:
-        return Finding(path=path, problem=f"is not a known key; did you mean {near!r}?", doubts=(*table, near))
+        doubts = (*table, near) if near != "subscriptions" else None  # nothing else speaks of those that are missing
+        return Finding(path=path, problem=f"is not a known key; did you mean {near!r}?", doubts=doubts)
     return Finding(path=path, problem=f"is not a known key; known here are {', '.join(known)}")
 
 
