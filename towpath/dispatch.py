@@ -193,10 +193,10 @@ class Dispatcher:
             case DeadLetter(reason=reason):
                 return DeadLettering(delivery=delivery, reason=_told(reason) or "DeadLetter")
             case _:
-                problem = (
-                    f"the handler returned a {type(returned).__name__}; "
-                    "return Complete(), Retry(), DeadLetter() or None"
-                )
+                what = f"a {type(returned).__name__}"
+                if any(returned is outcome for outcome in (Complete, Retry, DeadLetter)):
+                    what = "the class of an outcome and not one of it"
+                problem = f"the handler returned {what}; return Complete(), Retry(), DeadLetter(reason) or None"
                 return self._retry(delivery, None, Failure(type="InvalidOutcome", message=problem))
 
     def _retry(self, delivery: Delivery, after: object, failure: Failure) -> Decision:

@@ -55,7 +55,12 @@ def load(path: str) -> Handler:
         raise HandlerNotFound(path, f"{module_name!r} has no {names!r}") from error
     except Exception as error:  # a property, or a module's own __getattr__
         raise HandlerNotFound(path, f"reading {names!r} raised {type(error).__name__}: {error}") from error
-    return inspected(found, path)
+    try:
+        return inspected(found, path)
+    except HandlerNotFound:
+        raise
+    except Exception as error:  # attributes that the object makes up, and fails to
+        raise HandlerNotFound(path, f"looking at {names!r} raised {type(error).__name__}: {error}") from error
 
 
 def inspected(function: Any, path: str = "") -> Handler:

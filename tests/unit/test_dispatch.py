@@ -197,13 +197,20 @@ def test_a_delay_beyond_its_bounds_is_kept_within_them(after, seconds):
         assert decision.delay == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("returned", [True, False, 0, "done", [], Complete, Retry, object()])
+@pytest.mark.parametrize("returned", [True, False, 0, "done", [], int, object()])
 def test_anything_else_is_retried_with_an_explanation(returned):
     decision = decide(returning(returned))
     assert isinstance(decision, Retrial)
     assert decision.failure.type == "InvalidOutcome"
     assert f"the handler returned a {type(returned).__name__}" in decision.failure.message
-    assert "return Complete(), Retry(), DeadLetter() or None" in decision.failure.message
+    assert "return Complete(), Retry(), DeadLetter(reason) or None" in decision.failure.message
+
+
+@pytest.mark.parametrize("outcome", [Complete, Retry, DeadLetter])
+def test_an_outcome_without_its_parentheses_is_retried_with_an_explanation(outcome):
+    decision = decide(returning(outcome))
+    assert isinstance(decision, Retrial)
+    assert "returned the class of an outcome and not one of it; return Complete()," in decision.failure.message
 
 
 @pytest.mark.parametrize("after", ["soon", [], object(), 1j])

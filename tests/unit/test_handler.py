@@ -628,3 +628,22 @@ def test_a_payload_type_that_does_not_resolve_is_refused(module):
 
 def test_a_loaded_handler_is_a_value():
     assert inspected(plain) == Handler(path=f"{__name__}:plain", function=plain, payload_type=None)
+
+
+class Evasive:
+    """Can be called, and raises at every look."""
+
+    def __call__(self, message, context):
+        return None
+
+    @property
+    def __signature__(self):
+        raise RuntimeError("no look")
+
+
+evasive = Evasive()
+
+
+def test_an_object_that_raises_when_it_is_looked_at_is_refused():
+    with pytest.raises(HandlerNotFound, match="looking at 'evasive' raised RuntimeError: no look"):
+        load(f"{__name__}:evasive")

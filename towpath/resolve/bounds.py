@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Final
 
@@ -51,10 +52,10 @@ def _too_large_environments(manifest: Manifest) -> Iterator[Mistake]:
 
 
 def _environment_bytes(function: Function) -> int:
-    """Names and values of all variables together, with the longest URLs that the queues can get."""
-    texts = sum(len(name.encode()) + len(text.encode()) for name, text in function.environment.items())
-    longest_url = _QUEUE_URL_BYTES + limits.SQS_NAME_LENGTH
-    return texts + sum(len(name) + longest_url for name in function.queue_url_environment)
+    """All variables as the JSON object that Lambda measures, with the longest URLs that the queues can get."""
+    longest_url = "u" * (_QUEUE_URL_BYTES + limits.SQS_NAME_LENGTH)
+    variables = function.environment | dict.fromkeys(function.queue_url_environment, longest_url)
+    return len(json.dumps(variables, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def _too_many_policies(aws: Deployment) -> Iterator[Mistake]:
