@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from towpath import limits
-from towpath.envelope import Prepared, attribute_text, attribute_type
+from towpath.attributes import attribute_text, attribute_type
+from towpath.envelope import Prepared
 
 if TYPE_CHECKING:
     from mypy_boto3_sns.type_defs import PublishBatchRequestEntryTypeDef

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from towpath.envelope import read_attribute
+from towpath.attributes import read_attribute
 from towpath.message import AttributeValue
 from towpath.settlement import Delivery
 

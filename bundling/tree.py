@@ -21,10 +21,11 @@ _INSTALLERS_NOTES: Final = frozenset(
 )
 _SCRAPS: Final = frozenset({"__pycache__", "tests", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 _BOTO3: Final = frozenset({"boto3", "botocore"})
-# Parts of Towpath that cannot run without what they import: left out unless that is in the bundle.
+# Parts of Towpath that cannot run, or are not called, without another package: left out unless that is in the bundle.
 _PARTS: Final = {
     "bundling": "uv",
     "local_transport": "sqlalchemy",
+    "towpath/changes": "typer",
     "towpath/cli": "typer",
     "towpath/resolve": "pydantic",
     "towpath/topology": "pydantic",

@@ -8,10 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from towpath.context import AbortSignal
+from towpath.function_settings import deadline_guard_seconds
 from towpath.message import Clock
-
-_GUARD_SECONDS = 10.0
-_GUARD_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +33,12 @@ class Invocation:
 
 
 def begin(lambda_context: Any, timeout_seconds: float, clock: Clock) -> Invocation:
-    """The run that ``lambda_context`` stands for.
-
-    The guard is the smaller of 10 s and 20 % of the function's time-out: what comes later would likely be cut off,
-    and Lambda answers nothing for a batch that it cuts off.
-    """
+    """The run that ``lambda_context`` stands for."""
     remaining: Callable[[], float] | None = getattr(lambda_context, "get_remaining_time_in_millis", None)
     now = clock()
     return Invocation(
         started_at=now,
         deadline=None if remaining is None else now + timedelta(milliseconds=remaining()),
-        guard_milliseconds=1000 * min(_GUARD_SECONDS, _GUARD_SHARE * timeout_seconds),
+        guard_milliseconds=1000 * deadline_guard_seconds(timeout_seconds),
         remaining_milliseconds=remaining,
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from towpath.context import Context
-from towpath.errors import Aborted, FatalError, TowpathError, TransientError
-from towpath.message import ABSENT, Message, NewMessage, PayloadRef, PublishError, PublishResult
-from towpath.outcome import Complete, DeadLetter, Outcome, Retry
+TYPE_CHECKING = False  # type checkers know the name; importing typing for it takes longer than all else here
 
 if TYPE_CHECKING:
+    from towpath.context import Context
+    from towpath.errors import Aborted, FatalError, TowpathError, TransientError
+    from towpath.message import ABSENT, Message, NewMessage, PayloadRef, PublishError, PublishResult
+    from towpath.outcome import Complete, DeadLetter, Outcome, Retry
     from towpath.transports import connect
 
 __all__ = [
@@ -31,16 +30,25 @@ __all__ = [
     "connect",
 ]
 
+if not TYPE_CHECKING:  # to a type checker a wrong name is a mistake
+    _HOMES = {
+        "context": ["Context"],
+        "errors": ["Aborted", "FatalError", "TowpathError", "TransientError"],
+        "message": ["ABSENT", "Message", "NewMessage", "PayloadRef", "PublishError", "PublishResult"],
+        "outcome": ["Complete", "DeadLetter", "Outcome", "Retry"],
+        "transports": ["connect"],
+    }
 
-def __getattr__(name: str) -> Any:
-    """``connect`` on first use: a Lambda function imports this package and never needs it."""
-    if name == "connect":
-        from towpath.transports import connect
+    def __getattr__(name: str) -> object:
+        """A public name on its first use: importing this package takes no time, whatever of it is needed."""
+        from importlib import import_module
 
-        return connect
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        for home, names in _HOMES.items():
+            if name in names:
+                found = globals()[name] = getattr(import_module(f"towpath.{home}"), name)
+                return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-
-def __dir__() -> list[str]:
-    """What there is to use, ``connect`` among it."""
-    return sorted(__all__)
+    def __dir__() -> list[str]:
+        """What there is to use."""
+        return sorted(__all__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from math import ceil
+from math import ceil, floor
 
 from towpath.limits import MAX_RETRY_SECONDS
 
@@ -17,19 +17,29 @@ class BackOff:
     """Exponential back-off with jitter: the cap doubles with each attempt, and the delay is in its upper half."""
 
     base_seconds: float = 10
+    """The longest wait after the first attempt; it doubles with each one more."""
     max_seconds: float = 900
+    """The longest wait after any attempt."""
 
     def delay(self, attempt: int, random: Random) -> timedelta:
-        """The wait after failed attempt ``attempt`` (1 is the first), in whole seconds.
+        """The wait after failed attempt ``attempt`` (1 is the first), in whole seconds, each as likely as the other.
 
         At least one second unless ``base_seconds`` is 0, and never beyond SQS's longest visibility time-out.
         """
+        choices = self._choices(attempt)
+        return timedelta(seconds=choices[floor(random() * len(choices))])
+
+    def longest_total(self, attempts: int) -> int:
+        """The seconds that all waits between so many attempts can take together, without what handlers ask for."""
+        return sum(self._choices(attempt)[-1] for attempt in range(1, attempts))
+
+    def _choices(self, attempt: int) -> range:
+        """The whole seconds within the upper half of the attempt's cap; where there are none, the first above."""
         if self.base_seconds <= 0:
-            return timedelta(0)
-        doublings = min(attempt - 1, 64)  # 2**64 base seconds is past any cap, and stays a finite float
-        cap = min(self.max_seconds, self.base_seconds * 2**doublings)
-        seconds = round(cap / 2 + random() * cap / 2)
-        return timedelta(seconds=min(max(1, seconds), MAX_RETRY_SECONDS))
+            return range(1)
+        cap = min(self.max_seconds, self.base_seconds * 2.0 ** (attempt - 1), MAX_RETRY_SECONDS)
+        shortest = max(1, ceil(cap / 2))
+        return range(shortest, max(shortest, floor(cap)) + 1)
 
 
 def clamp(after: timedelta | float) -> timedelta:

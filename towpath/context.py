@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from towpath import limits
 from towpath.errors import Aborted, AbortReason
+from towpath.json_values import json_fault
 from towpath.message import ABSENT, Clock, JsonValue, NewMessage, PublishResult
-from towpath.validation import json_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,27 +119,52 @@ class Context:
 
         ``percent`` is 0 to 100, ``note`` at most 500 characters, ``checkpoint`` any JSON of at most 4,000 bytes,
         given back as ``context.checkpoint`` on the next attempt by transports with the capability
-        ``keeps_progress``. Raises ``ValueError`` at once when one is out of range. On Lambda it makes no call.
+        ``keeps_progress``. Raises ``ValueError`` at once when one is anything else. On Lambda it makes no call.
+
+        On shutdown the progress is still kept, for the attempt that goes on from it, and the answer is no. A handler
+        that was aborted for another reason renews and reports nothing.
         """
-        if percent is not None and not 0 <= percent <= 100:
-            raise ValueError(f"percent must be 0 to 100, not {percent}")
-        if len(note) > limits.NOTE_LENGTH:
-            raise ValueError(f"note must be at most {limits.NOTE_LENGTH} characters, not {len(note)}")
-        if checkpoint is not ABSENT:
-            _check_checkpoint(checkpoint)
-        if self.aborted:
+        fault = _percent_fault(percent) or _note_fault(note) or _checkpoint_fault(checkpoint)
+        if fault is not None:
+            raise ValueError(fault)
+        if self._abort.reason not in (None, "shutdown"):
             return False
         return self._beat(Progress(percent=percent, note=note, checkpoint=checkpoint)) and not self.aborted
 
     def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
-        """Publish as part of handling: correlation is carried on, and causation is this message's id."""
+        """Publish as part of handling: each message has this one's id as its causation, and carries its correlation and
+        its trace on, unless it says its own.
+
+        One result for each message, as a transport's ``publish`` answers: a rejected one raises nothing. A message is
+        sent at once, and again when the handler is retried; give it an ``id`` or a ``deduplication_key`` where that
+        matters.
+        """
         return self._publish(topic, messages)
 
 
-def _check_checkpoint(checkpoint: JsonValue) -> None:
-    problem = json_fault(checkpoint, "checkpoint")
-    if problem is not None:
-        raise ValueError(problem)
+def _percent_fault(percent: object) -> str | None:
+    if percent is None:
+        return None
+    if isinstance(percent, bool) or not isinstance(percent, int | float):
+        return f"percent must be 0 to 100, not a {type(percent).__name__}"
+    return None if 0 <= percent <= 100 else f"percent must be 0 to 100, not {percent}"
+
+
+def _note_fault(note: object) -> str | None:
+    if not isinstance(note, str):
+        return f"note must be text, not a {type(note).__name__}"
+    if len(note) > limits.NOTE_LENGTH:
+        return f"note must be at most {limits.NOTE_LENGTH} characters, not {len(note)}"
+    return None
+
+
+def _checkpoint_fault(checkpoint: JsonValue) -> str | None:
+    if checkpoint is ABSENT:
+        return None
+    fault = json_fault(checkpoint, "checkpoint")
+    if fault is not None:
+        return fault.text
     size = len(json.dumps(checkpoint, separators=(",", ":"), ensure_ascii=False).encode())
     if size > limits.CHECKPOINT_BYTES:
-        raise ValueError(f"checkpoint must be at most {limits.CHECKPOINT_BYTES} bytes of JSON, not {size}")
+        return f"checkpoint must be at most {limits.CHECKPOINT_BYTES} bytes of JSON, not {size}"
+    return None

@@ -6,7 +6,7 @@ import inspect
 import random as system_random
 import re
 import traceback
-from collections.abc import Callable, Coroutine, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from logging import Logger, LoggerAdapter
@@ -138,7 +138,7 @@ class Dispatcher:
             return _unreadable(delivery, error)
         typed = message if payload is message.payload else replace(message, payload=payload)
         returned = self.handler.function(typed, self._context(delivery, typed, control))
-        if inspect.iscoroutine(returned):  # a plain function may return one too: one that wraps a coroutine function
+        if inspect.isawaitable(returned):  # a plain function may return one too: one that wraps a coroutine function
             returned = _awaited(returned, control.run_async)
         return self._returned(delivery, returned)
 
@@ -200,14 +200,14 @@ class Dispatcher:
             case None | Complete():
                 return Completion(delivery=delivery)
             case Retry(reason=reason, after=after):
-                return self._retry(delivery, after, Failure(type="Retry", message=_storable(reason)))
+                return self._retry(delivery, after, Failure(type="Retry", message=_told(reason)))
             case DeadLetter(reason=reason):
-                return DeadLettering(delivery=delivery, reason=_storable(reason))
+                return DeadLettering(delivery=delivery, reason=_told(reason) or "DeadLetter")
             case _:
-                problem = (
-                    f"the handler returned a {type(returned).__name__}; "
-                    "return Complete(), Retry(), DeadLetter() or None"
-                )
+                what = f"a {type(returned).__name__}"
+                if any(returned is outcome for outcome in (Complete, Retry, DeadLetter)):
+                    what = "the class of an outcome and not one of it"
+                problem = f"the handler returned {what}; return Complete(), Retry(), DeadLetter(reason) or None"
                 return self._retry(delivery, None, Failure(type="InvalidOutcome", message=problem))
 
     def _retry(self, delivery: Delivery, after: object, failure: Failure) -> Decision:
@@ -226,13 +226,13 @@ class Dispatcher:
 def _unreadable(delivery: Delivery, error: InvalidEnvelope | UnsupportedSchema | InvalidPayload) -> DeadLettering:
     """A body that no attempt can ever read; the error's text names fields, never their values."""
     name = type(error).__name__
-    return DeadLettering(delivery=delivery, reason=name, failure=Failure(type=name, message=_storable(error)))
+    return DeadLettering(delivery=delivery, reason=name, failure=Failure(type=name, message=_told(error)))
 
 
 def _failure(error: BaseException) -> Failure:
     return Failure(
         type=type(error).__qualname__,
-        message=_storable(error)[: limits.ERROR_LENGTH],
+        message=_told(error),
         traceback=_storable(_traceback(error))[-limits.TRACEBACK_LENGTH :],
         intended=isinstance(error, FatalError | TransientError),
     )
@@ -246,6 +246,11 @@ def _traceback(error: BaseException) -> str:
         return "".join(traceback.format_tb(error.__traceback__))
 
 
+def _told(value: object) -> str:
+    """The beginning of what a person is to read, which may be of any length."""
+    return _storable(value)[: limits.ERROR_LENGTH]
+
+
 def _storable(value: object) -> str:
     """``value`` as text that every transport can keep."""
     try:
@@ -255,7 +260,7 @@ def _storable(value: object) -> str:
     return _UNSTORABLE.sub("\ufffd", text)
 
 
-def _awaited(coroutine: Coroutine[Any, Any, Any], run_async: RunAsync) -> Any:
+def _awaited(awaitable: Awaitable[Any], run_async: RunAsync) -> Any:
     """What the coroutine returns. One that is cancelled from within has failed like any other.
 
     A task group wraps an abort that one of its tasks raised: here it comes out again.
@@ -263,7 +268,7 @@ def _awaited(coroutine: Coroutine[Any, Any, Any], run_async: RunAsync) -> Any:
     from asyncio import CancelledError
 
     try:
-        return run_async(coroutine)
+        return run_async(awaitable if inspect.iscoroutine(awaitable) else _coroutine(awaitable))
     except CancelledError as error:
         raise TransientError("the handler's coroutine was cancelled from within") from error
     except BaseExceptionGroup as group:
@@ -271,6 +276,11 @@ def _awaited(coroutine: Coroutine[Any, Any, Any], run_async: RunAsync) -> Any:
         if aborted is None or not isinstance(others, ExceptionGroup | None):
             raise
         raise _first(aborted) from group
+
+
+async def _coroutine(awaitable: Awaitable[Any]) -> Any:
+    """What compilers make of ``async def`` is awaitable, and no coroutine to Python's own event loop."""
+    return await awaitable
 
 
 def _first(error: BaseException) -> BaseException:
@@ -292,9 +302,9 @@ def _caused_by(message: Message[Any], publish: Publish) -> Publish:
         caused = [
             replace(
                 new,
-                causation_id=new.causation_id or message.id,
-                correlation_id=new.correlation_id or message.correlation_id,
-                traceparent=new.traceparent or message.traceparent,
+                causation_id=message.id if new.causation_id is None else new.causation_id,
+                correlation_id=message.correlation_id if new.correlation_id is None else new.correlation_id,
+                traceparent=message.traceparent if new.traceparent is None else new.traceparent,
             )
             for new in messages
         ]

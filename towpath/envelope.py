@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from towpath import limits
+from towpath.attributes import attributes_bytes, read_attribute
 from towpath.errors import InvalidEnvelope, UnsupportedSchema
+from towpath.json_values import STRICT_DECODER, is_plain_json, is_text
 from towpath.message import (
     ABSENT,
     AttributeValue,
@@ -25,17 +27,17 @@ from towpath.message import (
     is_message_id,
     new_message_id,
 )
-from towpath.validation import first_fault, ref_fault
+from towpath.validation import CLAIM_CHECK_ADVICE, first_fault, ref_fault
 
-_TOPIC = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
-_ESCAPED = re.compile("[\udc80-\udcff]")  # bytes from 0x80, as surrogateescape writes them
+_Text = TypeVar("_Text", str, str | None)
+TOPIC_NAME: Final = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 _CLAIM = re.compile(r'"schema"\s*:\s*"towpath/')
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 
 
 def is_topic_name(text: str) -> bool:
     """Lower-case words joined by one of ``.``, ``-``, ``_``, at most 200 characters."""
-    return len(text) <= limits.TOPIC_NAME_LENGTH and _TOPIC.fullmatch(text) is not None
+    return len(text) <= limits.TOPIC_NAME_LENGTH and TOPIC_NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,26 +68,11 @@ def prepare(topic: str, new: NewMessage, max_bytes: int, sources: Sources) -> Pr
     fault = first_fault(new)
     if fault is not None:
         return fault
-    now = sources.clock()
-    message_id = new.id if new.id is not None else new_message_id(now, sources.random_bytes)
-    message: Message[JsonValue] = Message(
-        id=message_id,
-        topic=topic,
-        payload=new.payload,
-        payload_ref=new.payload_ref,
-        partition_key=new.partition_key,
-        attributes={name: _stored(value) for name, value in new.attributes.items()},
-        correlation_id=new.correlation_id if new.correlation_id is not None else message_id,
-        causation_id=new.causation_id,
-        traceparent=new.traceparent,
-        published_at=_as_written(now),
-        deliver_after=None if new.deliver_after is None else _as_written(new.deliver_after),
-        expires_at=None if new.expires_at is None else _as_written(new.expires_at),
-    )
+    message = _filled(topic, new, sources)
     try:
         body = encode(message)
         encoded = body.encode()
-    except (ValueError, RecursionError) as error:  # surrogates, or an integer beyond what Python writes
+    except (TypeError, ValueError) as error:  # a subclass that shows itself to JSON as something else
         return PublishError(code="InvalidPayload", message=f"the payload cannot be written as JSON: {error}")
     size = len(encoded) + attributes_bytes(message.attributes)
     limit = min(max_bytes, limits.MAX_MESSAGE_BYTES)
@@ -93,13 +80,39 @@ def prepare(topic: str, new: NewMessage, max_bytes: int, sources: Sources) -> Pr
         return PublishError(
             code="PayloadTooLarge",
             message=f"the message is {size:,} bytes with its attributes, {size - limit:,} over the topic's limit of "
-            f"{limit:,}; store the payload elsewhere and publish a claim check (payload_ref)",
+            f"{limit:,}; {CLAIM_CHECK_ADVICE}",
         )
     return Prepared(message=message, body=body, size_bytes=size)
 
 
+def _filled(topic: str, new: NewMessage, sources: Sources) -> Message[JsonValue]:
+    """``new``, which keeps the contract, with its defaults; all but the payload in Python's own types.
+
+    Of an enumeration's member that is text, ``str()`` may be its name, which no one after this is to trip over.
+    """
+    now = sources.clock()
+    message_id = _plain(new.id) if new.id is not None else new_message_id(now, sources.random_bytes)
+    return Message(
+        id=message_id,
+        topic=topic,
+        payload=new.payload,
+        payload_ref=new.payload_ref,
+        partition_key=_plain(new.partition_key),
+        attributes={_plain(name): _stored(value) for name, value in new.attributes.items()},
+        correlation_id=_plain(new.correlation_id) if new.correlation_id is not None else message_id,
+        causation_id=_plain(new.causation_id),
+        traceparent=_plain(new.traceparent),
+        published_at=_as_written(now),
+        deliver_after=None if new.deliver_after is None else _as_written(new.deliver_after),
+        expires_at=None if new.expires_at is None else _as_written(new.expires_at),
+    )
+
+
 def encode(message: Message[JsonValue]) -> str:
-    """The canonical envelope: sorted keys, no blanks, absent optionals left out."""
+    """The canonical envelope: sorted keys, no blanks, absent optionals left out.
+
+    ``decode`` of it is ``message`` again, for a message as ``prepare`` makes it; a payload's tuples come back as lists.
+    """
     record: dict[str, JsonValue] = {
         "schema": limits.SCHEMA,
         "id": message.id,
@@ -110,7 +123,7 @@ def encode(message: Message[JsonValue]) -> str:
     if message.payload is not ABSENT:
         record["payload"] = message.payload
     if message.payload_ref is not None:
-        record["payload_ref"] = {k: v for k, v in asdict(message.payload_ref).items() if v is not None}
+        record["payload_ref"] = message.payload_ref.record()
     if message.attributes:
         record["attributes"] = message.attributes
     for name in ("partition_key", "causation_id", "traceparent"):
@@ -121,31 +134,9 @@ def encode(message: Message[JsonValue]) -> str:
         moment = getattr(message, name)
         if moment is not None:
             record[name] = format_time(moment)
-    text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = _ENCODER.encode(record)
     # The two characters that JSON leaves as they are and SQS refuses (API reference, SendMessage): written as escapes.
     return text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
-
-
-def attribute_type(value: AttributeValue) -> str:
-    """The SNS message-attribute type that carries this value."""
-    if isinstance(value, str):
-        return "String"
-    return "String.Array" if isinstance(value, tuple) else "Number"
-
-
-def attribute_text(value: AttributeValue) -> str:
-    """The value as SNS carries it: the text, the number's shortest form, or a JSON array of strings."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def attributes_bytes(attributes: Mapping[str, AttributeValue]) -> int:
-    """What the attributes weigh: name, type and value of each, in UTF-8 bytes, as SNS and SQS count them."""
-    return sum(
-        len(name.encode()) + len(attribute_type(value)) + len(attribute_text(value).encode())
-        for name, value in attributes.items()
-    )
 
 
 def _as_written(moment: datetime) -> datetime:
@@ -154,8 +145,23 @@ def _as_written(moment: datetime) -> datetime:
     return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
 
 
+def _plain(text: _Text) -> _Text:
+    """Text as Python's own type, whatever subclass it is of; ``None`` as it is."""
+    return text if text is None or type(text) is str else str.__str__(text)
+
+
 def _stored(value: str | float | list[str] | tuple[str, ...]) -> AttributeValue:
-    return tuple(value) if isinstance(value, list | tuple) else value
+    if isinstance(value, str):
+        return _plain(value)
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return int(value) if isinstance(value, int) else float(value)
+
+
+# Made once: making one takes as long as a short message. What contains itself was refused before: no look-out for it.
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
+)
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------
@@ -175,61 +181,56 @@ class Origin:
 def decode(body: str, origin: Origin) -> Message[JsonValue]:
     """Read a body: a Towpath envelope strictly, anything else as a foreign message when ``origin`` accepts those.
 
-    Raises ``UnsupportedSchema`` for another version and ``InvalidEnvelope`` for a malformed envelope, a foreign body
-    that is not accepted, or a body that is no text (its bytes that are not UTF-8 are surrogates, as Python's
-    ``surrogateescape`` makes them); never anything else, whatever the bytes.
+    Of a foreign body the parsed JSON is the payload. It is the body's text instead where that is no JSON, and where its
+    JSON has what no message could carry on: a lone surrogate (``"\\ud800"``), which breaks whatever writes it in UTF-8,
+    a database and a log line among it; a number beyond a float or of too many digits; arrays and objects too deep in
+    one another. So a handler loses nothing of it, and all that it is given, it can store and publish. Text was chosen
+    over ``InvalidEnvelope``, since what is no envelope breaks no rule of one, and over a replacement character, since
+    the payload is what was sent. Of two equal keys the last one counts, as everywhere in Python; a byte-order mark
+    before JSON is none of it (RFC 8259, section 8.1).
+
+    Raises ``UnsupportedSchema`` for another version and ``InvalidEnvelope`` for a malformed envelope (also one that is
+    no JSON any more), for a foreign body that is not accepted, and for a body that is no text (its bytes that are not
+    UTF-8 are surrogates, as Python's ``surrogateescape`` makes them); never anything else, whatever the bytes.
     """
-    if not _is_text(body):
+    if not is_text(body):
         raise InvalidEnvelope("the body is not text in UTF-8")
     document = _parsed(body)
     if _is_envelope(document):
         return _read_envelope(document)
-    if _is_sns_notification(document):
-        inner = document["Message"]
-        unwrapped = replace(origin, attributes=_notification_attributes(document))
-        document = _parsed(inner)
-        return _read_envelope(document) if _is_envelope(document) else _foreign(document, unwrapped)
-    return _foreign(document, origin)
+    if not _is_sns_notification(document):
+        return _foreign(body, document, origin)
+    inner = document["Message"]
+    document, attributes = _parsed(inner), _notification_attributes(document)
+    if _is_envelope(document):
+        return _read_envelope(document)
+    return _foreign(inner, document, replace(origin, attributes=attributes))
 
 
 def is_foreign(body: str) -> bool:
     """Whether ``body`` is something else than a bare Towpath envelope, of whatever version, sound or not."""
     try:
-        return _is_text(body) and not _is_envelope(_parsed(body))
+        return is_text(body) and not _is_envelope(_parsed(body))
     except InvalidEnvelope:
         return False
 
 
-def _is_text(body: str) -> bool:
-    try:
-        body.encode()
-    except UnicodeEncodeError:
-        return _ESCAPED.search(body) is None  # only now: encoding is the quick test
-    return True
-
-
 def _parsed(body: str) -> JsonValue:
-    """The JSON that ``body`` is, or the text itself when it is none.
+    """The JSON that ``body`` is; ``ABSENT`` when it is none, or Python cannot read it.
 
-    Raises ``InvalidEnvelope`` for an envelope that holds what Python cannot read (nested too deep, an integer of too
-    many digits) or JSON does not have (NaN): as text it would look foreign, and reach a handler.
+    Raises ``InvalidEnvelope`` for what begins as an object and says that it is an envelope, and cannot be read: it was
+    cut off or edited, or holds what JSON does not have (NaN). As text it would look foreign, and reach a handler.
     """
+    text = body.removeprefix("\ufeff")
     try:
-        return _DECODER.decode(body)
-    except json.JSONDecodeError:
-        return body
+        return STRICT_DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        if _CLAIM.search(body) is not None:
-            raise InvalidEnvelope(f"the envelope holds a value that cannot be read: {error}") from error
-        return body
+        if text.lstrip(_BLANKS).startswith("{") and _CLAIM.search(text) is not None:
+            raise InvalidEnvelope(f"the envelope cannot be read: {error}") from error
+        return ABSENT
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
-
-
-_INFINITE = (float("inf"), float("-inf"))  # what Python reads 1e400 as
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)  # made once: making it takes as long as a short body
+_BLANKS: Final = " \t\n\r"  # the blanks of JSON
 
 
 def _is_envelope(document: JsonValue) -> bool:
@@ -243,7 +244,7 @@ def _is_sns_notification(document: JsonValue) -> bool:
         isinstance(document, dict)
         and document.get("Type") == "Notification"
         and isinstance(document.get("TopicArn"), str)
-        and isinstance(document.get("Message"), str)
+        and is_text(document.get("Message"))
     )
 
 
@@ -253,36 +254,18 @@ def _notification_attributes(document: Mapping[str, Any]) -> dict[str, Attribute
     return {
         name: read_attribute(entry["Type"], entry["Value"])
         for name, entry in entries
-        if isinstance(entry, dict) and isinstance(entry.get("Type"), str) and isinstance(entry.get("Value"), str)
+        if is_text(name) and isinstance(entry, dict) and is_text(entry.get("Type")) and is_text(entry.get("Value"))
     }
 
 
-def read_attribute(type_name: str, text: str) -> AttributeValue:
-    """The value of an SNS or SQS message attribute; text that is not what its type says stays text."""
-    kind = type_name.partition(".")[0] if type_name != "String.Array" else type_name
-    if kind not in ("Number", "String.Array"):
-        return text
-    try:
-        value = _DECODER.decode(text)
-        if kind == "String.Array":
-            return tuple(map(_item_text, value)) if isinstance(value, list) else text
-    except (ValueError, RecursionError):
-        return text
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value not in _INFINITE
-    return value if is_number else text
-
-
-def _item_text(item: JsonValue) -> str:
-    return item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
-
-
-def _foreign(document: JsonValue, origin: Origin) -> Message[JsonValue]:
+def _foreign(text: str, document: JsonValue, origin: Origin) -> Message[JsonValue]:
+    """The message of another producer, whose ``text`` is ``document`` (``ABSENT`` when it is no JSON)."""
     if not origin.accept_foreign:
         raise InvalidEnvelope("the body is no Towpath envelope, and this subscription accepts no foreign messages")
     return Message(
         id=origin.message_id,
         topic=origin.topic,
-        payload=document,
+        payload=document if is_plain_json(document, limits.FOREIGN_DEPTH) else text,
         attributes=origin.attributes,
         correlation_id=origin.message_id,
         published_at=origin.received_at,
@@ -298,12 +281,12 @@ def _read_envelope(record: Mapping[str, Any]) -> Message[JsonValue]:
     if not isinstance(topic, str) or not is_topic_name(topic):
         raise InvalidEnvelope("topic must be a topic name")
     reference = _read_ref(record.get("payload_ref"))
+    attributes = record.get("attributes")
     draft = NewMessage(
         payload=record.get("payload", ABSENT),
         payload_ref=reference,
         partition_key=record.get("partition_key"),
-        attributes=record.get("attributes", {}),
-        id=str(message_id),
+        attributes={} if attributes is None else attributes,
         correlation_id=record.get("correlation_id"),
         causation_id=record.get("causation_id"),
         traceparent=record.get("traceparent"),

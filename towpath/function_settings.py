@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from towpath.errors import InvalidManifest
+from towpath.limits import DEADLINE_GUARD_SECONDS, DEADLINE_GUARD_SHARE
 from towpath.records import read_json_record
 from towpath.settlement import SubscriptionPolicy
 
@@ -27,3 +28,11 @@ class FunctionSettings:
     def from_json(text: str) -> FunctionSettings:
         """Read the settings strictly. Raises ``InvalidManifest`` with every mistake."""
         return read_json_record(FunctionSettings, text, InvalidManifest, "TOWPATH_SUBSCRIPTION")
+
+
+def deadline_guard_seconds(timeout_seconds: float) -> float:
+    """How much of a function's time, at its end, is kept free: no record starts in it, and what runs is aborted.
+
+    What comes later would likely be cut off, and Lambda answers nothing for a batch that it cuts off.
+    """
+    return min(DEADLINE_GUARD_SECONDS, DEADLINE_GUARD_SHARE * timeout_seconds)

@@ -45,6 +45,16 @@ class PayloadRef:
     size_bytes: int | None = None
     sha256: str | None = None
 
+    def record(self) -> dict[str, JsonValue]:
+        """What there is to say of it, by name: what is left out is not in it. Nothing is checked here."""
+        named = {
+            "uri": self.uri,
+            "content_type": self.content_type,
+            "size_bytes": self.size_bytes,
+            "sha256": self.sha256,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
     @staticmethod
     def for_file(path: str | Path) -> PayloadRef:
         """The claim check for a file of this machine: its ``file://`` address, type, size and SHA-256.

@@ -3,96 +3,181 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
 from towpath.errors import Mistake, MistakesFound
 
 RecordT = TypeVar("RecordT")
+Defaults = Literal["allowed", "refused"]
+Path = tuple[str | int, ...]
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_SHOWN_LENGTH = 80
 
 
-def read_record(record_type: type[RecordT], document: object, error: type[MistakesFound], subject: str) -> RecordT:
+def read_record(
+    record_type: type[RecordT],
+    document: object,
+    error: type[MistakesFound],
+    subject: str,
+    *,
+    defaults: Defaults = "allowed",
+) -> RecordT:
     """Make ``record_type`` of a parsed JSON document.
 
-    Every field without a default must be there, and nothing else may be. Raises ``error`` about ``subject`` with
-    all mistakes and their paths at once.
+    Every field must be there, but for those with a default where ``defaults`` are allowed, and nothing else may be.
+    Raises ``error`` about ``subject`` with all mistakes and their paths at once.
     """
-    mistakes: list[Mistake] = []
-    record = _read(record_type, document, "", mistakes)
-    if mistakes:
-        raise error(subject, mistakes)
+    reader = _Reader(defaults=defaults)
+    record = reader.read(record_type, document, ())
+    if reader.mistakes:
+        raise error(subject, reader.mistakes)
     return typing.cast("RecordT", record)
 
 
 def read_json_record(record_type: type[RecordT], text: str, error: type[MistakesFound], subject: str) -> RecordT:
-    """Make ``record_type`` of JSON text, as ``read_record`` does. Text that is no JSON is a mistake too."""
+    """Make ``record_type`` of JSON text, as ``read_json`` and ``read_record`` do."""
+    return read_record(record_type, read_json(text, error, subject), error, subject)
+
+
+def read_json(text: str, error: type[MistakesFound], subject: str) -> object:
+    """Parse JSON text so that writing it again loses nothing. Raises ``error`` about ``subject`` for anything else:
+    text that is no JSON, a key twice in an object, a number that is not finite, half of a surrogate pair.
+    """
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_once_each, parse_float=_finite, parse_constant=_refused_constant)
+        if "\\u" in text:
+            json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as cause:
+        raise error(subject, [Mistake(path="", problem="holds half of a surrogate pair, which no text has")]) from cause
     except (ValueError, RecursionError) as cause:
         raise error(subject, [Mistake(path="", problem=f"is not JSON: {cause}")]) from cause
-    return read_record(record_type, document, error, subject)
+    return document
 
 
-def _read(wanted: Any, value: object, path: str, mistakes: list[Mistake]) -> Any:
-    if is_dataclass(wanted) and isinstance(wanted, type):
-        return _read_fields(wanted, value, path, mistakes)
-    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
-    if wanted is Any:
-        return value
-    if origin is Literal:
-        if any(value == allowed and type(value) is type(allowed) for allowed in arguments):  # True == 1 == 1.0
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} is there twice")
+    return document
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text} is too large")
+    return number
+
+
+def _refused_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A field: the type that is wanted, and whether it must be there."""
+
+    wanted: Any
+    required: bool
+
+
+def _optional(field: Field[Any]) -> bool:
+    return field.default is not MISSING or field.default_factory is not MISSING
+
+
+class _Reader:
+    """Reads one document and gathers what is wrong in it."""
+
+    def __init__(self, defaults: Defaults) -> None:
+        self._defaults = defaults
+        self._known: dict[type[Any], dict[str, _Known]] = {}
+        self.mistakes: list[Mistake] = []
+
+    def read(self, wanted: Any, value: object, path: Path) -> Any:
+        """``value`` as the type ``wanted``; ``None``, and a mistake more, when it is not of it."""
+        if is_dataclass(wanted) and isinstance(wanted, type):
+            return self._fields(wanted, value, path)
+        origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+        if wanted is Any:
             return value
-        return _mistaken(mistakes, path, f"must be {' or '.join(map(repr, arguments))}, not {value!r}")
-    if origin in (typing.Union, types.UnionType):
-        (inner,) = (argument for argument in arguments if argument is not type(None))
-        return None if value is None else _read(inner, value, path, mistakes)
-    if origin is tuple:
-        if not isinstance(value, list):
-            return _mistaken(mistakes, path, "must be a list")
-        return tuple(_read(arguments[0], item, f"{path}[{i}]", mistakes) for i, item in enumerate(value))
-    if origin is dict:
+        if origin is Literal:
+            if any(value == allowed and type(value) is type(allowed) for allowed in arguments):  # True == 1 == 1.0
+                return value
+            return self._mistaken(path, f"must be {' or '.join(map(_shown, arguments))}, not {_shown(value)}")
+        if origin in (typing.Union, types.UnionType):
+            (inner,) = (argument for argument in arguments if argument is not type(None))
+            return None if value is None else self.read(inner, value, path)
+        if origin is tuple:
+            if not isinstance(value, list):
+                return self._mistaken(path, "must be a list")
+            return tuple(self.read(arguments[0], item, (*path, i)) for i, item in enumerate(value))
+        if origin is dict:
+            if not isinstance(value, Mapping):
+                return self._mistaken(path, "must be an object")
+            return {key: self.read(arguments[1], item, (*path, key)) for key, item in value.items()}
+        return self._scalar(wanted, value, path)
+
+    def _fields(self, wanted: type[Any], value: object, path: Path) -> Any:
         if not isinstance(value, Mapping):
-            return _mistaken(mistakes, path, "must be an object")
-        return {key: _read(arguments[1], item, _join(path, key), mistakes) for key, item in value.items()}
-    return _read_scalar(wanted, value, path, mistakes)
+            return self._mistaken(path, "must be an object")
+        known = self._known_fields(wanted)
+        before = len(self.mistakes)
+        for key in value:
+            if key not in known:
+                self._mistaken((*path, key), "is not a known key")
+        missing = [name for name, field in known.items() if name not in value and field.required]
+        for name in missing:
+            self._mistaken((*path, name), "is missing")
+        found = {name: field for name, field in known.items() if name in value}
+        read = {name: self.read(field.wanted, value[name], (*path, name)) for name, field in found.items()}
+        return None if len(self.mistakes) > before else wanted(**read)
+
+    def _known_fields(self, wanted: type[Any]) -> dict[str, _Known]:
+        """The fields of a record, worked out once: a document has many records of one type."""
+        if wanted not in self._known:
+            hints = typing.get_type_hints(wanted)
+            self._known[wanted] = {
+                field.name: _Known(
+                    wanted=hints[field.name], required=self._defaults == "refused" or not _optional(field)
+                )
+                for field in fields(wanted)
+                if field.init
+            }
+        return self._known[wanted]
+
+    def _scalar(self, wanted: Any, value: object, path: Path) -> Any:
+        accepted: tuple[type, ...] = (int, float) if wanted is float else (wanted,)
+        if isinstance(value, accepted) and (wanted is bool or not isinstance(value, bool)):
+            return value
+        names = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+        return self._mistaken(path, f"must be {names[wanted]}, not {_shown(value)}")
+
+    def _mistaken(self, path: Path, problem: str) -> None:
+        self.mistakes.append(Mistake(path=key_path(path), problem=problem))
 
 
-def _read_fields(wanted: type[Any], value: object, path: str, mistakes: list[Mistake]) -> Any:
-    if not isinstance(value, Mapping):
-        return _mistaken(mistakes, path, "must be an object")
-    hints = typing.get_type_hints(wanted)
-    known = {f.name: f for f in fields(wanted) if f.init}
-    mistakes.extend(Mistake(path=_join(path, key), problem="is not a known key") for key in value if key not in known)
-    found = {name: value[name] for name in known if name in value}
-    missing = [n for n, f in known.items() if n not in found and f.default is MISSING and f.default_factory is MISSING]
-    mistakes.extend(Mistake(path=_join(path, name), problem="is missing") for name in missing)
-    before = len(mistakes)
-    read = {name: _read(hints[name], item, _join(path, name), mistakes) for name, item in found.items()}
-    return None if missing or len(mistakes) > before else wanted(**read)
+def _shown(value: object) -> str:
+    """A value as its JSON, short."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
 
 
-def _read_scalar(wanted: Any, value: object, path: str, mistakes: list[Mistake]) -> Any:
-    accepted: tuple[type, ...] = (int, float) if wanted is float else (wanted,)
-    if isinstance(value, accepted) and (wanted is bool or not isinstance(value, bool)):
-        return value
-    names = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
-    return _mistaken(mistakes, path, f"must be {names[wanted]}, not {value!r}")
+def key_path(keys: Iterable[str | int]) -> str:
+    """The path that leads through ``keys``, as TOML writes it, with positions in brackets:
+    ``subscriptions."documents.convert".filter.kind[0]``.
+    """
+    return "".join(map(_step, keys)).removeprefix(".")
 
 
-def _mistaken(mistakes: list[Mistake], path: str, problem: str) -> None:
-    mistakes.append(Mistake(path=path, problem=problem))
-
-
-def key_path(keys: Iterable[object]) -> str:
-    """The path that leads through ``keys``, as TOML writes it: ``subscriptions."documents.convert".handler``."""
-    return ".".join(key if _BARE_KEY.fullmatch(key) else f'"{key}"' for key in map(str, keys))
-
-
-def _join(path: str, key: object) -> str:
-    return f"{path}.{key_path([key])}" if path else key_path([key])
+def _step(key: str | int) -> str:
+    if isinstance(key, int):
+        return f"[{key}]"
+    return f".{key}" if _BARE_KEY.fullmatch(key) else f".{json.dumps(key, ensure_ascii=False)}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,9 @@ from typer.main import get_command
 from aws_transport.transport import CAPABILITIES as AWS
 from local_transport.transport import CAPABILITIES as DATABASE
 from towpath.cli.main import build_app
+from towpath.manifest.schema import manifest_schema
 from towpath.ports import Capability
+from towpath.topology import topology_schema
 
 FOLDER = Path(__file__).parent
 
@@ -59,9 +63,9 @@ def command_line_page() -> str:
         "# Command line",
         "",
         "Tables are for people; `--json`, where a command has it, is for programs. Exit 0 is success, 1 a failure or a",
-        "finding, 2 wrong use or a topology with mistakes. A failure is one sentence; `towpath --debug` shows its",
-        "traceback. The transport comes from `--transport` or `TOWPATH_TRANSPORT`, the manifest from `--manifest` or",
-        "`TOWPATH_MANIFEST`, the bindings from `--bindings` or `TOWPATH_BINDINGS`.",
+        "finding, 2 wrong use, or a topology or manifest with mistakes. A failure is one sentence; `towpath --debug`",
+        "shows its traceback. The transport comes from `--transport` or `TOWPATH_TRANSPORT`, the manifest from",
+        "`--manifest` or `TOWPATH_MANIFEST`, the bindings from `--bindings` or `TOWPATH_BINDINGS`.",
         "",
         "Standard output that cannot be written, for a full disk or because it is closed, is a failure only of a",
         "command whose output is all that it is called for, such as `stats`. `publish`, `apply`, `manifest render`",
@@ -105,7 +109,46 @@ def _default(parameter: Any) -> str:
     return "" if default in (None, False) or callable(default) else f"`{default}`"
 
 
-PAGES = {"transports.md": transports_page, "command-line.md": command_line_page}
+def handler_page() -> str:
+    """What a handler is, gets and answers, from the code that calls it."""
+    return str(runpy.run_path(str(FOLDER / "handler_page.py"))["handler_page"]())
+
+
+def topology_page() -> str:
+    """The topology's page, which a file of its own writes."""
+    return str(runpy.run_path(str(FOLDER / "topology_page.py"))["topology_page"]())
+
+
+def errors_page() -> str:
+    """The page of codes, reasons and exceptions, which a file of its own writes."""
+    return str(runpy.run_path(str(FOLDER / "errors_page.py"))["errors_page"]())
+
+
+def manifest_page() -> str:
+    """The manifest's page, which a file of its own writes."""
+    return str(runpy.run_path(str(FOLDER / "manifest_page.py"))["manifest_page"]())
+
+
+def manifest_schema_text() -> str:
+    """The JSON Schema of manifests, as ``towpath manifest schema`` prints it."""
+    return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def schema_text() -> str:
+    """The JSON Schema of topologies, as ``towpath topology schema`` prints it."""
+    return json.dumps(topology_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+PAGES = {
+    "transports.md": transports_page,
+    "command-line.md": command_line_page,
+    "errors.md": errors_page,
+    "handler.md": handler_page,
+    "topology.md": topology_page,
+    "topology.schema.json": schema_text,
+    "manifest.md": manifest_page,
+    "manifest.schema.json": manifest_schema_text,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -139,5 +139,5 @@ def test_a_transport_that_cannot_be_opened_is_one_sentence_without_secrets(shop,
 
 def test_a_missing_manifest_is_one_sentence(tmp_path):
     ran = runner(tmp_path)("apply", "manifest.json", "--database", "sqlite:///shop.db")
-    assert ran.returncode == 1
+    assert ran.returncode == 2
     assert "towpath manifest render" in ran.stderr

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,14 @@ LOADED = """
 import json, sys
 before = set(sys.modules)
 for name in json.loads(sys.argv[1]):
-    __import__(name)
+    __import__(name, fromlist=json.loads(sys.argv[2]))
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
-def loaded_by(*modules: str) -> set[str]:
-    """What a fresh process has loaded once it has imported ``modules``."""
-    command = [sys.executable, "-c", LOADED, json.dumps(modules)]
+def loaded_by(*modules: str, names: Sequence[str] = ()) -> set[str]:
+    """What a fresh process has loaded once it has imported ``modules``, and ``names`` from them."""
+    command = [sys.executable, "-c", LOADED, json.dumps(modules), json.dumps(names)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     return set(json.loads(done.stdout))
 
@@ -40,10 +41,32 @@ def test_every_import_contract_is_kept():
     assert done.returncode == 0, done.stdout
 
 
-def test_importing_towpath_loads_the_standard_library_only():
-    loaded = loaded_by("towpath")
+def test_importing_towpath_loads_nothing_else():
+    assert loaded_by("towpath") == {"__future__", "towpath"}
+
+
+HANDLERS_NAMES = ["Complete", "Context", "DeadLetter", "FatalError", "Message", "NewMessage", "Retry", "TransientError"]
+HEAVY = {
+    "asyncio",
+    "concurrent",
+    "email",
+    "http",
+    "importlib.metadata",
+    "logging",
+    "pathlib",
+    "socket",
+    "tomllib",
+    "urllib",
+}
+
+
+def test_what_a_handler_imports_loads_little_of_the_standard_library_and_nothing_more():
+    loaded = loaded_by("towpath", names=HANDLERS_NAMES)
     assert foreign(loaded) == set()
-    assert not {"tomllib", "asyncio", "importlib.metadata", "towpath.manifest", "towpath.worker"} & loaded
+    assert not HEAVY & loaded
+    assert {name for name in loaded if name.startswith("towpath.")} == {
+        f"towpath.{name}" for name in ("context", "errors", "json_values", "limits", "message", "outcome")
+    }
 
 
 def test_the_core_without_topology_and_commands_loads_the_standard_library_only():
@@ -64,6 +87,7 @@ def test_what_a_user_needs_comes_from_towpath_itself():
     names = {"Complete", "Context", "DeadLetter", "FatalError", "Message", "NewMessage", "Outcome", "Retry", "connect"}
     assert names <= set(towpath.__all__)
     assert all(hasattr(towpath, name) for name in towpath.__all__)
+    assert dir(towpath) == sorted(towpath.__all__)
 
 
 def test_towpath_has_nothing_else():

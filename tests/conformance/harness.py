@@ -330,7 +330,7 @@ class LambdaRunning:
 
     def _with_a_function(self) -> bool:
         last = {o["delivery_id"]: o["action"] for o in _chosen(self.seen, None)}
-        hiding = [action for action in last.values() if action in ("retry", "transient", "error", "release")]
+        hiding = [action for action in last.values() if action in ("retry", "save", "transient", "error", "release")]
         return self._count("ApproximateNumberOfMessagesNotVisible") > len(hiding)
 
     def advance(self, seconds: float) -> None:

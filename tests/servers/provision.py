@@ -101,7 +101,7 @@ class Deployment:
         iam.put_role_policy(
             RoleName=function.role_name,
             PolicyName="towpath",
-            PolicyDocument=_document([self._statement(statement) for statement in function.statements]),
+            PolicyDocument=_document([self._statement(statement) for statement in function.policy.statements]),
         )
         self._undo.callback(_forgiving(iam.delete_role_policy), RoleName=function.role_name, PolicyName="towpath")
         return role["Arn"]

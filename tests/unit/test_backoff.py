@@ -1,7 +1,9 @@
 """How long a delivery waits: within bounds, whatever the attempt and the dice."""
 
+from collections import Counter
 from datetime import timedelta
-from math import ceil, floor, inf, nan
+from math import inf, nan, sqrt
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -28,6 +30,30 @@ def test_the_dice_choose_within_the_upper_half():
     assert [seconds(BackOff(base_seconds=100), 1, die) for die in (0.0, 0.25, 0.5, 0.75)] == [50, 62, 75, 88]
 
 
+@pytest.mark.parametrize(
+    ("cap", "shortest", "longest"),
+    [(5, 3, 5), (10.9, 6, 10), (3.5, 2, 3), (1.5, 1, 1), (2, 1, 2), (43_200, 21_600, 43_200)],
+)
+def test_no_rounding_leads_out_of_the_upper_half(cap, shortest, longest):
+    backoff = BackOff(base_seconds=cap, max_seconds=43_200)
+    assert (seconds(backoff, 1, LOWEST), seconds(backoff, 1, HIGHEST)) == (shortest, longest)
+
+
+@pytest.mark.parametrize("attempt", [1, 2, 3, 4, 7, 8])
+def test_every_whole_second_of_the_upper_half_is_as_likely_as_any_other(attempt):
+    """A chi-square test with a seeded source: it finds the same on every run."""
+    draws, backoff, source = 20_000, BackOff(), Random(attempt)
+    counts = Counter(backoff.delay(attempt, source.random).total_seconds() for _ in range(draws))
+    cap = min(900, 10 * 2 ** (attempt - 1))
+    assert set(counts) == set(range(cap // 2, cap + 1))
+    assert sum(delay * times for delay, times in counts.items()) / draws == pytest.approx(0.75 * cap, rel=0.005)
+    expected, freedom = draws / len(counts), len(counts) - 1
+    chi_square = sum((times - expected) ** 2 / expected for times in counts.values())
+    assert abs(chi_square - freedom) < 3.5 * sqrt(
+        2 * freedom
+    )  # its standard deviation is the root of twice the freedom
+
+
 def test_a_delay_is_at_least_one_second():
     assert seconds(BackOff(base_seconds=0.001), 1, LOWEST) == 1
     assert seconds(BackOff(base_seconds=1), 1, LOWEST) == 1
@@ -39,7 +65,26 @@ def test_a_base_of_zero_retries_at_once():
 
 
 def test_a_delay_is_never_beyond_sqs_longest_visibility_time_out():
-    assert seconds(BackOff(base_seconds=43_200, max_seconds=1e9), 5, HIGHEST) == 43_200
+    backoff = BackOff(base_seconds=43_200, max_seconds=1e9)
+    assert (seconds(backoff, 5, LOWEST), seconds(backoff, 5, HIGHEST)) == (21_600, 43_200)
+
+
+@pytest.mark.parametrize(
+    ("backoff", "attempts", "total"),
+    [
+        (BackOff(), 1, 0),
+        (BackOff(), 2, 10),
+        (BackOff(), 5, 10 + 20 + 40 + 80),
+        (BackOff(base_seconds=400), 4, 400 + 800 + 900),
+        (BackOff(base_seconds=0), 9, 0),
+        (BackOff(base_seconds=0.1), 4, 3),
+        (BackOff(max_seconds=43_200, base_seconds=43_200), 995, 994 * 43_200),
+    ],
+    ids=str,
+)
+def test_the_longest_waits_between_attempts_add_up(backoff, attempts, total):
+    assert backoff.longest_total(attempts) == total
+    assert sum(seconds(backoff, attempt, HIGHEST) for attempt in range(1, attempts)) == total
 
 
 @given(
@@ -50,9 +95,9 @@ def test_a_delay_is_never_beyond_sqs_longest_visibility_time_out():
 )
 def test_every_delay_is_whole_seconds_within_the_upper_half_of_its_cap(base, longest, attempt, die):
     delay = seconds(BackOff(base_seconds=base, max_seconds=longest), attempt, die)
-    cap = min(longest, base * 2.0 ** (attempt - 1))
+    cap = min(longest, base * 2.0 ** (attempt - 1), 43_200)
     assert delay == int(delay)
-    assert min(max(1, floor(cap / 2)), 43_200) <= delay <= min(max(1, ceil(cap)), 43_200)
+    assert cap / 2 <= delay <= cap or (delay == 1 and cap < 1)
 
 
 @given(attempt=st.integers(1, 994), die=dice)

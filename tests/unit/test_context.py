@@ -116,7 +116,7 @@ def test_a_heartbeat_carries_what_it_was_given():
 
 def test_a_bare_heartbeat_leaves_the_checkpoint_as_it_is():
     beats = Beats()
-    context(_beat=beats).heartbeat()
+    assert context(_beat=beats).heartbeat() is True
     assert beats.seen == [Progress(percent=None, note="", checkpoint=ABSENT)]
 
 
@@ -139,6 +139,22 @@ def test_any_other_percent_is_refused_at_once(percent):
     assert beats.seen == []
 
 
+@pytest.mark.parametrize(("percent", "kind"), [(True, "bool"), ("50", "str"), ([50], "list"), (1j, "complex")])
+def test_a_percent_that_is_no_number_is_refused_at_once(percent, kind):
+    beats = Beats()
+    with pytest.raises(ValueError, match=f"percent must be 0 to 100, not a {kind}"):
+        context(_beat=beats).heartbeat(percent=percent)
+    assert beats.seen == []
+
+
+@pytest.mark.parametrize(("note", "kind"), [(None, "NoneType"), (7, "int"), (b"x", "bytes"), (["x"], "list")])
+def test_a_note_that_is_no_text_is_refused_at_once(note, kind):
+    beats = Beats()
+    with pytest.raises(ValueError, match=f"note must be text, not a {kind}"):
+        context(_beat=beats).heartbeat(note=note)
+    assert beats.seen == []
+
+
 def test_a_note_has_at_most_500_characters():
     assert context().heartbeat(note="ä" * 500)
     with pytest.raises(ValueError, match="at most 500 characters, not 501"):
@@ -154,13 +170,20 @@ def test_a_checkpoint_has_at_most_4000_bytes_of_json():
         context().heartbeat(checkpoint="ä" * 2_000)
 
 
+def test_a_checkpoint_is_measured_without_blanks():
+    numbers = [1] * 1_990  # "[1,1,...]": 3,981 bytes
+    assert context().heartbeat(checkpoint={"a": numbers, "b": "x" * 6})
+    with pytest.raises(ValueError, match="at most 4000 bytes of JSON, not 4001"):
+        context().heartbeat(checkpoint={"a": numbers, "b": "x" * 7})
+
+
 @pytest.mark.parametrize(
     ("checkpoint", "problem"),
     [
         ({1, 2}, "checkpoint is a set, which JSON does not have"),
         ({"a": float("nan")}, "checkpoint.a is nan, which JSON does not have"),
         ({"a": ["\ud800"]}, r"checkpoint.a\[0\] holds a lone surrogate"),
-        (10**5_000, "Exceeds the limit"),
+        (10**5_000, "checkpoint is an integer of more than 4,300 digits"),
     ],
     ids=["set", "nan", "surrogate", "huge"],
 )
@@ -171,15 +194,27 @@ def test_a_checkpoint_that_is_no_json_is_refused_at_once(checkpoint, problem):
     assert beats.seen == []
 
 
-def test_a_heartbeat_of_a_stopped_handler_answers_no_and_renews_nothing():
+@pytest.mark.parametrize("reason", ["cancelled", "lease_lost", "max_processing"])
+def test_a_heartbeat_of_a_stopped_handler_answers_no_and_renews_nothing(reason):
     signal, beats = AbortSignal(), Beats()
-    signal.set("lease_lost")
-    assert not context(_abort=signal, _beat=beats).heartbeat()
+    signal.set(reason)
+    assert context(_abort=signal, _beat=beats).heartbeat() is False
     assert beats.seen == []
 
 
+def test_on_shutdown_a_heartbeat_still_keeps_the_progress_and_answers_no():
+    signal, beats = AbortSignal(), Beats()
+    signal.set("shutdown")
+    assert context(_abort=signal, _beat=beats).heartbeat(checkpoint=7) is False
+    assert beats.seen == [Progress(checkpoint=7)]
+
+
+def test_a_progress_reports_nothing_by_itself():
+    assert Progress() == Progress(percent=None, note="", checkpoint=ABSENT)
+
+
 def test_a_heartbeat_that_finds_the_lease_lost_answers_no():
-    assert not context(_beat=Beats(answer=False)).heartbeat()
+    assert context(_beat=Beats(answer=False)).heartbeat() is False
 
 
 def test_a_heartbeat_that_was_overtaken_by_an_abort_answers_no():
@@ -189,7 +224,7 @@ def test_a_heartbeat_that_was_overtaken_by_an_abort_answers_no():
         signal.set("shutdown")
         return True
 
-    assert not context(_abort=signal, _beat=beat).heartbeat()
+    assert context(_abort=signal, _beat=beat).heartbeat() is False
 
 
 # --- Publishing ------------------------------------------------------------------------------------------------

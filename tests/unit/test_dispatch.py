@@ -5,6 +5,7 @@ import functools
 import json
 import logging
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -159,13 +160,58 @@ def test_dead_letter_sets_it_aside_at_the_first_attempt():
     assert decide(returning(DeadLetter("not for us"))) == DeadLettering(delivery=read(), reason="not for us")
 
 
-@pytest.mark.parametrize("returned", [True, False, 0, "done", [], Complete, Retry, object()])
+@pytest.mark.parametrize("reason", ["", "nul \0 byte" * 2_000])
+def test_a_dead_letters_reason_can_be_read_and_kept(reason):
+    decision = decide(returning(DeadLetter(reason)))
+    assert isinstance(decision, DeadLettering)
+    assert decision.reason == (reason.replace("\0", "\ufffd")[:4_000] or "DeadLetter")
+
+
+def test_of_a_long_reason_for_a_retry_the_beginning_is_kept():
+    decision = decide(returning(Retry("x" * 10_000)))
+    assert isinstance(decision, Retrial)
+    assert decision.failure.message == "x" * 4_000
+
+
+@pytest.mark.parametrize("handler", [returning(Retry(after=3)), returning(Retry()), raising(ValueError())])
+def test_a_retry_tells_how_many_attempts_there_are(handler):
+    decision = decide(handler)
+    assert isinstance(decision, Retrial)
+    assert decision.max_attempts == 3
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds"),
+    [
+        (float("nan"), 0),
+        (float("inf"), 43_200),
+        (float("-inf"), 0),
+        (43_201, 43_200),
+        (timedelta(days=-1), 0),
+        (True, 1),
+    ],
+)
+def test_a_delay_beyond_its_bounds_is_kept_within_them(after, seconds):
+    for handler in (returning(Retry(after=after)), raising(TransientError("", after=after))):
+        decision = decide(handler)
+        assert isinstance(decision, Retrial)
+        assert decision.delay == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("returned", [True, False, 0, "done", [], int, object()])
 def test_anything_else_is_retried_with_an_explanation(returned):
     decision = decide(returning(returned))
     assert isinstance(decision, Retrial)
     assert decision.failure.type == "InvalidOutcome"
     assert f"the handler returned a {type(returned).__name__}" in decision.failure.message
-    assert "return Complete(), Retry(), DeadLetter() or None" in decision.failure.message
+    assert "return Complete(), Retry(), DeadLetter(reason) or None" in decision.failure.message
+
+
+@pytest.mark.parametrize("outcome", [Complete, Retry, DeadLetter])
+def test_an_outcome_without_its_parentheses_is_retried_with_an_explanation(outcome):
+    decision = decide(returning(outcome))
+    assert isinstance(decision, Retrial)
+    assert "returned the class of an outcome and not one of it; return Complete()," in decision.failure.message
 
 
 @pytest.mark.parametrize("after", ["soon", [], object(), 1j])
@@ -255,6 +301,22 @@ def test_any_other_exception_is_retried_and_kept_with_type_message_and_traceback
     assert decision.failure.message == str(error)
     assert "in process" in decision.failure.traceback
     assert type(error).__name__ in decision.failure.traceback
+
+
+@pytest.mark.parametrize(
+    ("error", "intended"),
+    [(TransientError("busy"), True), (FatalError("gone"), True), (OwnTransient(1), True), (ValueError("bad"), False)],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_handler_raises_on_purpose_is_told_apart_from_what_breaks(error, intended):
+    failure = decide(raising(error)).failure
+    assert failure.intended is intended
+
+
+def test_a_traceback_is_python_s_own_lines():
+    error = ValueError("bad")
+    failure = decide(raising(error)).failure
+    assert failure.traceback == "".join(traceback.format_exception(error))
 
 
 def test_a_nested_error_class_is_named_in_full():
@@ -456,6 +518,18 @@ def test_a_payload_that_does_not_fit_is_set_aside_at_once_with_its_errors(payloa
     assert decision.failure.message
 
 
+def test_the_errors_of_a_payload_are_bounded():
+    def process(message: Message[dict[str, list[int]]], context):
+        """Never runs."""
+
+    decision = decide(process, delivery(body=body(payload={"n" * 60: ["secret"] * 10_000})))
+    assert isinstance(decision, DeadLettering)
+    assert decision.failure is not None
+    assert "secret" not in decision.failure.message
+    assert len(decision.failure.message) <= 4_000
+    assert "and 9,980 more" in decision.failure.message
+
+
 def test_all_errors_of_a_payload_are_told():
     class Two(BaseModel):
         a: int
@@ -542,6 +616,21 @@ def test_a_plain_function_that_returns_a_coroutine_is_awaited_too():
     assert steps == ["ended", "ended"]
 
 
+class Compiled:
+    """What a compiler makes of ``async def``: awaitable, and no coroutine of Python's own."""
+
+    def __init__(self, outcome):
+        self.outcome = outcome
+
+    def __await__(self):
+        yield from asyncio.sleep(0).__await__()
+        return self.outcome
+
+
+def test_whatever_can_be_awaited_is_awaited():
+    assert decide(returning(Compiled(DeadLetter("later")))) == DeadLettering(delivery=read(), reason="later")
+
+
 def test_a_coroutine_that_cancels_itself_has_failed():
     async def process(message, context):
         raise asyncio.CancelledError
@@ -586,6 +675,27 @@ def test_an_abort_beside_other_errors_of_a_task_group_is_an_abort():
             group.create_task(part())
 
     assert decide(process, steer=steer) == Release(delivery=read())
+
+
+def test_of_several_aborts_of_a_task_group_the_first_one_is_told():
+    async def process(message, context):
+        inner = BaseExceptionGroup("inner", [Aborted("shutdown"), Aborted("lease_lost")])
+        raise BaseExceptionGroup("outer", [inner, Aborted("cancelled")])
+
+    decision = decide(process)
+    assert isinstance(decision, Retrial)
+    assert decision.failure.message == "the handler was asked to stop: shutdown"
+
+
+@pytest.mark.parametrize("others", [[], [GeneratorExit()]])
+def test_a_group_without_an_abort_is_a_failed_attempt(others):
+    async def process(message, context):
+        raise BaseExceptionGroup("both", [ValueError("a"), *others])
+
+    decision = decide(process)
+    assert isinstance(decision, Retrial)
+    assert decision.failure.type in ("ExceptionGroup", "BaseExceptionGroup")
+    assert "ValueError: a" in decision.failure.traceback
 
 
 def test_a_group_that_holds_what_is_no_exception_is_a_failed_attempt():
@@ -717,6 +827,7 @@ def test_an_error_that_cannot_be_shown_is_retried_like_any_other(error):
     decision = decide(raising(error))
     assert isinstance(decision, Retrial)
     assert decision.failure.type == type(error).__qualname__
+    assert decision.failure.traceback == "".join(traceback.format_tb(error.__traceback__))
     assert "raise error" in decision.failure.traceback
 
 
@@ -763,6 +874,13 @@ def test_the_handlers_log_carries_the_ids_and_keeps_the_handlers_own_fields(capl
     assert (record.correlation_id, record.attempt, record.page) == ("c-1", 1, 2)
 
 
+def test_the_ids_in_the_handlers_log_are_the_deliverys(caplog):
+    caplog.set_level(logging.INFO, "towpath.handler")
+    decide(lambda message, context: context.log.warning("x", extra={"attempt": 99, "delivery_id": "another"}))
+    (record,) = caplog.records
+    assert (record.attempt, record.delivery_id) == (1, "d-1")
+
+
 def publishes(*messages: NewMessage) -> list[NewMessage]:
     """What reaches the transport when a handler publishes ``messages``."""
     reached: list[tuple[str, list[NewMessage]]] = []
@@ -793,6 +911,20 @@ def test_publishing_from_a_handler_carries_causation_correlation_and_trace_on():
 def test_what_a_handler_says_itself_is_kept():
     own = NewMessage(causation_id="0190a5d2-0000-7000-8000-000000000009", correlation_id="own", traceparent="own")
     assert publishes(own) == [own]
+
+
+def test_what_a_handler_says_wrongly_is_left_for_the_transport_to_refuse():
+    (published,) = publishes(NewMessage(causation_id="", correlation_id="", traceparent=""))
+    assert (published.causation_id, published.correlation_id, published.traceparent) == ("", "", "")
+
+
+def test_without_a_trace_none_is_carried_on():
+    published = []
+    decide(
+        lambda message, context: context.publish("documents.done", NewMessage()) and None,
+        publish=lambda topic, messages: published.extend(messages) or [],
+    )
+    assert published == [NewMessage(causation_id=ID, correlation_id="c-1")]
 
 
 def test_publishing_nothing_reaches_the_transport_as_nothing():

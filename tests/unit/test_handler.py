@@ -5,9 +5,10 @@ import itertools
 import sys
 import textwrap
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Optional, Protocol, TypeVar, Union
 
 import pytest
+from typing_extensions import TypeAliasType
 
 from towpath import Context, Message
 from towpath.errors import HandlerNotFound
@@ -78,7 +79,7 @@ def test_anything_else_is_no_handler_path(path):
 def test_a_function_is_loaded_by_its_path(module):
     name = module("def process(message, context): return 'ran'")
     handler = load(f"{name}:process")
-    assert (handler.path, handler.payload_type, handler.is_async) == (f"{name}:process", None, False)
+    assert (handler.path, handler.payload_type) == (f"{name}:process", None)
     assert handler.function(None, None) == "ran"
 
 
@@ -149,6 +150,36 @@ def test_a_name_that_is_not_in_the_module_is_told(module):
     assert refusal(f"{name}:A.process") == f"handler '{name}:A.process': {name!r} has no 'A.process'"
 
 
+def test_a_name_that_raises_when_it_is_read_is_told_with_its_error(module):
+    name = module(
+        """
+        class Settings:
+            @property
+            def process(self): raise RuntimeError("no database")
+        settings = Settings()
+        def __getattr__(name): raise ValueError(f"nothing like {name}")
+        """
+    )
+    assert refusal(f"{name}:settings.process").endswith("reading 'settings.process' raised RuntimeError: no database")
+    assert refusal(f"{name}:other").endswith("reading 'other' raised ValueError: nothing like other")
+
+
+def test_an_interrupt_while_a_module_is_imported_passes_through(module):
+    with pytest.raises(KeyboardInterrupt):
+        load(f"{module('raise KeyboardInterrupt')}:process")
+
+
+@pytest.mark.parametrize("missing", ["None", "''"])
+def test_a_module_that_hides_which_module_it_lacks_is_told_all_the_same(module, missing):
+    name = module(f"raise ModuleNotFoundError('hidden', name={missing})")
+    assert f"importing {name!r} needs the module" in refusal(f"{name}:f")
+
+
+def test_a_module_is_not_taken_for_another_whose_name_it_begins_with(module):
+    name = module("raise ModuleNotFoundError(name=__name__[:-1])")
+    assert refusal(f"{name}:f").endswith(f"importing {name!r} needs the module {name[:-1]!r}")
+
+
 def test_the_cause_of_a_failed_import_is_kept(module):
     name = module("1 / 0")
     with pytest.raises(HandlerNotFound) as caught:
@@ -213,21 +244,52 @@ def keywords_only(*, message, context):
 
 
 @pytest.mark.parametrize(
-    "function", [takes_one, takes_three, needs_keyword, keywords_only, lambda: None, Convertible.__call__], ids=str
+    ("function", "taken"),
+    [
+        (takes_one, "(message)"),
+        (takes_three, "(message, context, third)"),
+        (needs_keyword, "(message, context, verbose)"),
+        (keywords_only, "(message, context)"),
+        (lambda: None, "()"),
+        (Convertible.__call__, "(self, message, context)"),
+        (functools.partial(plain, context=None), "(message, context)"),
+        (functools.partial(plain, None), "(context)"),
+    ],
+    ids=str,
 )
-def test_whatever_cannot_be_called_with_two_arguments_is_refused(function):
-    assert refusal(function).endswith("must take two arguments: (message, context)")
+def test_whatever_cannot_be_called_with_two_arguments_is_refused_with_what_it_takes(function, taken):
+    assert refusal(function).endswith(f"must take two arguments, (message, context); it takes {taken}")
 
 
-@pytest.mark.parametrize(("thing", "kind"), [(7, "int"), (None, "NoneType"), ("text", "str"), (Convertible, "type")])
+class Unreadable:
+    """A callable of which Python cannot say what it takes."""
+
+    __signature__ = "none"
+
+    def __call__(self, message, context):
+        """Takes the two."""
+
+
+@pytest.mark.parametrize("function", [Unreadable(), dict.update, min], ids=str)
+def test_what_cannot_say_what_it_takes_is_refused(function):
+    assert "must take two arguments, (message, context); " in refusal(function)
+    assert refusal(Unreadable()).endswith("; what it takes cannot be read")
+
+
+@pytest.mark.parametrize(("thing", "kind"), [(7, "int"), (None, "NoneType"), ("text", "str"), (functools, "module")])
 def test_what_is_no_function_is_refused(module, thing, kind):
     with pytest.raises(HandlerNotFound, match=f"is a {kind}, not a function"):
         inspected(thing)
 
 
+@pytest.mark.parametrize("thing", [Convertible, Report, dict])
+def test_a_class_is_refused_with_what_to_name(thing):
+    assert refusal(thing).endswith("is a class; name a function, or a method of an object that is made of it")
+
+
 def test_an_unbound_method_is_refused(module):
     name = module("class A:\n def process(self, message, context): pass")
-    assert "must take two arguments" in refusal(f"{name}:A.process")
+    assert refusal(f"{name}:A.process").endswith("it takes (self, message, context)")
 
 
 def yields(message, context):
@@ -252,6 +314,7 @@ def test_a_generator_is_refused(function):
 
 def test_a_handler_without_a_path_is_named_by_module_and_name():
     assert inspected(plain).path == f"{__name__}:plain"
+    assert inspected(plain, "app:process").path == "app:process"
     assert refusal(takes_one).startswith(f"handler '{__name__}:takes_one'")
     assert "Convertible" in inspected(Convertible()).path
 
@@ -273,14 +336,13 @@ class Waits:
         """Waits."""
 
 
-@pytest.mark.parametrize("function", [waits, Waits(), Waits().method, functools.partial(waits)], ids=str)
-def test_a_coroutine_function_is_async(function):
-    assert inspected(function).is_async
-
-
-@pytest.mark.parametrize("function", [plain, Convertible(), functools.partial(plain)], ids=str)
-def test_a_plain_function_is_not_async(function):
-    assert not inspected(function).is_async
+@pytest.mark.parametrize(
+    "function",
+    [waits, Waits(), Waits().method, functools.partial(waits), functools.partial(Waits()), functools.lru_cache(waits)],
+    ids=str,
+)
+def test_a_coroutine_function_is_a_handler_in_every_shape(function):
+    assert inspected(function).function is function
 
 
 # --- The payload type ------------------------------------------------------------------------------------------
@@ -321,9 +383,101 @@ def test_an_annotated_message_counts_as_the_message():
     assert payload_type(wants(Annotated[Message[Report], "a note"])) is Report
 
 
-@pytest.mark.parametrize("annotation", [int, dict, Report, None, Message | None, list[Message], Context])
-def test_a_first_argument_of_another_type_is_refused(annotation):
-    assert "its first argument must be annotated Message or Message[T]" in refusal(wants(annotation))
+@pytest.mark.parametrize(
+    ("annotation", "named"),
+    [
+        (int, "int"),
+        (dict, "dict"),
+        (Report, "Report"),
+        (None, "NoneType"),
+        (Message | None, "towpath.message.Message | None"),
+        (list[Message], "list[towpath.message.Message]"),
+        (Context, "Context"),
+        ("int", "int"),
+    ],
+)
+def test_a_first_argument_of_another_type_is_refused(annotation, named):
+    told = f"its first argument must be annotated Message or Message[T], not {named}"
+    assert refusal(wants(annotation)).endswith(told)
+
+
+@pytest.mark.parametrize("annotation", [Message[int] | Message[str], Union[Message[int], Message]])  # noqa: UP007
+def test_a_choice_of_messages_is_refused_with_what_to_write(annotation):
+    assert refusal(wants(annotation)).endswith(
+        "is a choice of messages; write Message[A | B], a message with a choice of payloads"
+    )
+
+
+def test_a_name_that_a_type_statement_makes_counts_as_what_it_stands_for():
+    assert payload_type(wants(TypeAliasType("Letter", Message[Report]))) is Report
+
+
+# --- The second argument ---------------------------------------------------------------------------------------
+
+
+def takes(annotation: object) -> Callable[..., None]:
+    def process(message, context):
+        """Takes what its annotation says."""
+
+    process.__annotations__["context"] = annotation
+    return process
+
+
+class Stops(Protocol):
+    """What a handler may ask of its context."""
+
+    def check(self) -> None:
+        """Raise when it must stop."""
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [Context, Any, object, None, Stops, Context | None, Optional[Context], Annotated[Context, "mine"], "Nowhere"],  # noqa: UP045
+    ids=str,
+)
+def test_a_second_argument_that_may_be_the_context_is_accepted(annotation):
+    function = takes(annotation)
+    if annotation is None:
+        del function.__annotations__["context"]
+    assert inspected(function)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "named"),
+    [
+        (int, "int"),
+        (Message, "Message"),
+        (Message[int], "towpath.message.Message[int]"),
+        (dict[str, Any], "dict[str, typing.Any]"),
+        (Report, "Report"),
+    ],
+)
+def test_a_second_argument_of_another_type_is_refused(annotation, named):
+    assert refusal(takes(annotation)).endswith(f"its second argument is the Context, not {named}")
+
+
+def test_swapped_arguments_are_refused():
+    def swapped(context: Context, message: Message[int]):
+        """Takes the two the wrong way round."""
+
+    assert "its second argument is the Context, not towpath.message.Message[int]" in refusal(swapped)
+
+
+def test_other_arguments_may_have_any_type():
+    def process(message, context, retries: int = 3, *rest: str, verbose: bool = False, **more: int):
+        """Has more arguments, all optional."""
+
+    def starred(message: Message[Report], *rest: object, **more: int):
+        """Takes the context among the rest."""
+
+    def both(*both: Message[Report], verbose: bool = False):
+        """Takes both in one, and has an option."""
+
+    def all_of_them(*all_of_them: Message[Report], **more: int):
+        """Takes whatever there is."""
+
+    assert inspected(process).payload_type is None
+    assert [payload_type(function) for function in (starred, both, all_of_them)] == [Report] * 3
 
 
 def test_the_names_of_the_arguments_do_not_matter():
@@ -465,9 +619,31 @@ def test_a_payload_type_that_does_not_resolve_is_refused(module):
         def broken(message: "Message[", context): pass
         """
     )
-    assert "its annotations cannot be read: name 'Batch' is not defined" in refusal(f"{name}:process")
-    assert "its annotations cannot be read" in refusal(f"{name}:broken")
+    assert refusal(f"{name}:process").endswith(
+        "its annotations cannot be read: name 'Batch' is not defined; "
+        "import or define it where it is there at run time too, outside `if TYPE_CHECKING`"
+    )
+    assert "its annotations cannot be read: " in refusal(f"{name}:broken")
 
 
 def test_a_loaded_handler_is_a_value():
-    assert inspected(plain) == Handler(path=f"{__name__}:plain", function=plain, payload_type=None, is_async=False)
+    assert inspected(plain) == Handler(path=f"{__name__}:plain", function=plain, payload_type=None)
+
+
+class Evasive:
+    """Can be called, and raises at every look."""
+
+    def __call__(self, message, context):
+        return None
+
+    @property
+    def __signature__(self):
+        raise RuntimeError("no look")
+
+
+evasive = Evasive()
+
+
+def test_an_object_that_raises_when_it_is_looked_at_is_refused():
+    with pytest.raises(HandlerNotFound, match="looking at 'evasive' raised RuntimeError: no look"):
+        load(f"{__name__}:evasive")

@@ -421,3 +421,36 @@ def test_a_completion_leaves_its_line_where_the_level_is_debug(caplog):
     caplog.set_level(logging.DEBUG, logger="towpath.delivery")
     made(by_payload({1: None}), FakeSqs())({"Records": [record(1, 1)]}, None)
     assert [line.state for line in caplog.records if line.name == "towpath.delivery"] == ["completed"]
+
+
+def test_what_a_handler_publishes_on_lambda_is_told_whose_it_is():
+    reached = []
+
+    def publish(topic, messages):
+        reached.extend((topic, message) for message in messages)
+        return [PublishResult(id=message.id, status="accepted") for message in messages]
+
+    def process(message: Message, context: Context):
+        context.publish("documents.done", NewMessage(payload="carried"), NewMessage(correlation_id="own"))
+
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    (sent,) = event("sqs_standard.json")["Records"][:1]
+    envelope = json.loads(sent["body"]) | {"correlation_id": "order-7", "traceparent": trace}
+    handler = made(process, FakeSqs(), publish=publish)
+    assert failed(handler({"Records": [sent | {"body": json.dumps(envelope)}]}, None)) == []
+    known = {"causation_id": envelope["id"], "traceparent": trace}
+    assert reached == [
+        ("documents.done", NewMessage(payload="carried", correlation_id="order-7", **known)),
+        ("documents.done", NewMessage(correlation_id="own", **known)),
+    ]
+
+
+def test_a_heartbeat_on_lambda_makes_no_call_and_answers_whether_to_go_on():
+    answers = []
+
+    def process(message: Message, context: Context):
+        answers.append(context.heartbeat(percent=50, note="half", checkpoint={"page": 1}))
+        answers.append(context.checkpoint)
+
+    assert failed(made(process, sqs := FakeSqs())({"Records": [record(1, 1, receives=2)]}, None)) == []
+    assert (answers, sqs.calls) == ([True, None], [])

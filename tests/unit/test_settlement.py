@@ -1,12 +1,14 @@
 """Having decisions made true, and telling what became of each delivery."""
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from towpath.backoff import BackOff
 from towpath.settlement import (
     CancelAcknowledgement,
     CancelRequested,
@@ -21,6 +23,7 @@ from towpath.settlement import (
     Release,
     Retrial,
     Settled,
+    SubscriptionPolicy,
     log_settled,
     settle,
 )
@@ -130,6 +133,35 @@ def test_an_answer_that_leaves_one_out_is_a_fault_and_not_taken_for_another():
         settle([MAKERS["complete"](delivery(i)) for i in range(2)], Short())
 
 
+# --- What holds unless it is said -------------------------------------------------------------------------------
+
+
+def test_a_policy_has_the_documented_defaults():
+    assert SubscriptionPolicy(subscription="s", topic="t", handler=None) == SubscriptionPolicy(
+        subscription="s",
+        topic="t",
+        handler=None,
+        partition_mode="none",
+        status="active",
+        max_attempts=5,
+        backoff=BackOff(base_seconds=10, max_seconds=900),
+        lease_seconds=60,
+        heartbeat="auto",
+        max_processing_seconds=None,
+        accept_foreign=True,
+    )
+
+
+def test_a_delivery_is_no_replay_and_has_nothing_saved():
+    assert (delivery().is_replay, delivery().checkpoint, delivery().correlation_id) == (False, None, None)
+
+
+def test_what_is_for_the_log_only_makes_no_other_decision():
+    assert not FAILURE.intended
+    assert replace(FAILURE, intended=True) == FAILURE
+    assert replace(MAKERS["retry"](delivery()), max_attempts=7) == MAKERS["retry"](delivery())
+
+
 # --- Telling ---------------------------------------------------------------------------------------------------
 
 
@@ -144,7 +176,8 @@ def told(caplog, decision, result):
 def test_one_line_tells_the_ids_the_attempt_the_state_and_the_time(caplog, kind):
     record = told(caplog, MAKERS[kind](delivery()), Settled(state=STATES[kind]))
     assert record.levelname == {"retry": "WARNING", "dead_letter": "ERROR"}.get(kind, "INFO")
-    assert record.getMessage().startswith(f"delivery {STATES[kind]}")
+    waits = ": comes again in 1 s, attempt 2" if kind == "retry" else ""
+    assert record.getMessage() == f"delivery {STATES[kind]}{waits}"
     assert (record.subscription, record.delivery_id, record.message_id) == ("documents.convert", "d-1", "m-1")
     assert (record.attempt, record.duration_ms, record.state) == (2, 12.3, STATES[kind])
 
@@ -197,6 +230,7 @@ def test_a_failure_that_was_raised_on_purpose_is_marked(caplog):
 def test_a_lost_lease_is_a_warning(caplog):
     record = told(caplog, Completion(delivery=delivery()), LeaseLost())
     assert (record.levelname, record.state) == ("WARNING", "lease_lost")
+    assert (record.getMessage(), record.delivery_id) == ("lease lost; the delivery goes to another worker", "d-1")
 
 
 def test_a_cancelled_delivery_is_told_with_the_reason(caplog):
@@ -210,7 +244,15 @@ def test_a_cancelled_delivery_is_told_with_the_reason(caplog):
 def test_a_settle_that_failed_is_an_error_with_its_cause(caplog):
     record = told(caplog, Completion(delivery=delivery()), Failed(error="no answer"))
     assert (record.levelname, record.state) == ("ERROR", "failed")
-    assert "no answer" in record.getMessage()
+    assert (record.getMessage(), record.delivery_id) == (
+        "could not settle; the delivery comes again: no answer",
+        "d-1",
+    )
+
+
+def test_a_forfeit_is_told_without_a_reason(caplog):
+    record = told(caplog, Forfeit(delivery=delivery()), LeaseLost())
+    assert (record.state, hasattr(record, "reason")) == ("lease_lost", False)
 
 
 @pytest.mark.parametrize("result", [Settled(state="completed"), LeaseLost(), Failed(error="x")])

@@ -19,6 +19,9 @@ handler = "shop.orders:bill"
 """
 
 
+EXCLUSIVE = {"partition_mode": "exclusive"}
+
+
 def write(folder: Path, text: str, name: str = "topology.toml") -> Path:
     file = folder / name
     file.write_text(text, encoding="utf-8")
@@ -89,6 +92,28 @@ def test_the_default_host_is_lambda_on_aws_and_worker_on_a_database(tmp_path: Pa
     assert on_database.host_of(on_database.subscriptions["orders.bill"]) == "worker"
 
 
+def test_a_subscription_whose_topic_is_not_there_is_taken_to_be_on_aws() -> None:
+    """The rules look at it before its mistake is told."""
+    topology = Topology.model_validate({"name": "shop", "subscriptions": {"s": {"topic": "t", **EXCLUSIVE}}})
+    subscription = topology.subscriptions["s"]
+    assert topology.transport_of(subscription) == "aws"
+    assert topology.host_of(subscription) == "lambda"
+    assert topology.is_fifo("t") is False
+    assert topology.has_fifo_queue(subscription) is False
+
+
+def test_an_exclusive_subscription_has_a_fifo_queue_on_aws_only() -> None:
+    on_aws = parse_topology(document(subscription=EXCLUSIVE))
+    on_database = parse_topology(document(topic={"transport": "database"}, subscription=EXCLUSIVE))
+    assert on_aws.has_fifo_queue(on_aws.subscriptions["orders.bill"]) is True
+    assert on_database.has_fifo_queue(on_database.subscriptions["orders.bill"]) is False
+
+
+def test_an_exclusive_subscription_makes_no_other_topic_fifo() -> None:
+    topology = parse_topology(document(subscription=EXCLUSIVE, topics={"orders": {}, "imports": {}}))
+    assert (topology.is_fifo("orders"), topology.is_fifo("imports")) == (True, False)
+
+
 def test_json_with_the_same_keys_gives_the_same_topology(tmp_path: Path) -> None:
     document = {
         "name": "shop",
@@ -97,6 +122,13 @@ def test_json_with_the_same_keys_gives_the_same_topology(tmp_path: Path) -> None
     }
     from_json = load_topology(write(tmp_path, json.dumps(document), "topology.json"))
     assert from_json == load_topology(write(tmp_path, MINIMAL)) == parse_topology(document)
+
+
+def test_a_document_is_told_of_by_the_name_that_it_is_given() -> None:
+    with pytest.raises(InvalidTopology, match=r"^the topology has 1 mistake:"):
+        parse_topology({"name": "Shop"})
+    with pytest.raises(InvalidTopology, match=r"^the answer has 1 mistake:"):
+        parse_topology({"name": "Shop"}, "the answer")
 
 
 def test_a_topology_cannot_be_changed(tmp_path: Path) -> None:
@@ -138,7 +170,7 @@ def test_toml_that_ends_too_early_is_refused(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ('{"name": }', "is not valid JSON"),
-        ('{"name": "a", "name": "b"}', "the key 'name' is there twice"),
+        ('{"name": "a", "name": "b"}', "is written 2 times, in the lines 1 and 1; only one can hold"),
         ("[]", "must be a JSON object"),
         ("[" * 100_000, "is not valid JSON"),
     ],
@@ -182,7 +214,7 @@ TOPIC, SUBSCRIPTION = "topics.orders", 'subscriptions."orders.bill"'
 @pytest.mark.parametrize(
     ("key", "lowest", "highest"),
     [
-        ("max_payload_bytes", 1, 261_120),
+        ("max_payload_bytes", 512, 261_120),
         ("deduplication_ttl_seconds", 60, 2_592_000),
     ],
 )
@@ -232,10 +264,25 @@ def test_back_off_seconds_are_bounded_and_may_have_fractions(key: str) -> None:
         assert told(document(subscription={"backoff": {key: value}})) == [f"{SUBSCRIPTION}.backoff.{key}: {problem}"]
 
 
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "60"])
-def test_max_processing_seconds_is_a_number_above_zero(value: object) -> None:
+@pytest.mark.parametrize("key", ["base_seconds", "max_seconds"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), True, "10"])
+def test_back_off_seconds_are_finite_numbers(key: str, value: object) -> None:
+    (mistake,) = told(document(subscription={"backoff": {key: value}}))
+    assert mistake.startswith(f"{SUBSCRIPTION}.backoff.{key}: must be a number from 0 to 43,200, not ")
+
+
+@pytest.mark.parametrize("value", [0, -1, 2_592_000.5, float("nan"), float("inf"), True, "60"])
+def test_max_processing_seconds_is_a_number_above_zero_and_within_thirty_days(value: object) -> None:
     (mistake,) = told(document(subscription={"max_processing_seconds": value}))
-    assert mistake.startswith(f"{SUBSCRIPTION}.max_processing_seconds: must be a number above 0, not ")
+    problem = "must be a number above 0, at most 2,592,000, not "
+    assert mistake.startswith(f"{SUBSCRIPTION}.max_processing_seconds: {problem}")
+
+
+def test_a_worker_on_a_database_may_process_for_thirty_days() -> None:
+    topology = parse_topology(
+        document(topic={"transport": "database"}, subscription={"max_processing_seconds": 2_592_000})
+    )
+    assert topology.subscriptions["orders.bill"].max_processing_seconds == 2_592_000
 
 
 @pytest.mark.parametrize(
@@ -311,8 +358,8 @@ def test_an_unknown_key_without_a_near_one_is_told_with_all_known_ones() -> None
 
 def test_a_missing_key_is_a_mistake() -> None:
     assert told({"subscriptions": {"orders.bill": {"handler": "shop.orders:bill"}}}) == [
-        "name: is missing",
-        f"{SUBSCRIPTION}.topic: is missing",
+        'name: is missing; write for instance: name = "shop"',
+        f'{SUBSCRIPTION}.topic: is missing; write for instance: topic = "orders"',
     ]
 
 
@@ -395,7 +442,8 @@ lease_second = 60
   line 1: name: must be 1 to 20 of a-z, 0-9 and -, not "Shop"
   line 4: topics.orders.transport: must be "aws" or "database", not "asw"; did you mean "aws"?
   line 7: subscriptions."orders.bill".topic: names a topic that is not in this file, "order"; did you mean "orders"?
-  line 8: subscriptions."orders.bill".handler: must have the form "package.module:function", not "shop.orders.bill"
+  line 8: subscriptions."orders.bill".handler: must have the form "package.module:function", not "shop.orders.bill"; \
+did you mean "shop.orders:bill"?
   line 9: subscriptions."orders.bill".lease_second: is not a known key; did you mean 'lease_seconds'?"""
     )
 
@@ -433,9 +481,9 @@ def test_each_mistake_has_the_line_of_its_key_or_of_the_table_that_lacks_it(tmp_
         "name": 2,
         "topics.orders.fair": 4,
         "topics.orders.status": 5,
-        'subscriptions."a b"': 10,
-        'subscriptions."a b".filter.kind[1]': 11,
-        'subscriptions."a b".handler': 10,
+        'subscriptions."a b"': 15,
+        'subscriptions."a b".filter.kind[1]': 13,
+        'subscriptions."a b".handler': 15,
         'subscriptions."a b".lambda.timeout_seconds': 17,
         'subscriptions."a b".lambda.memory_mb': 17,
         "subscriptions.c.topic": 19,

@@ -636,6 +636,15 @@ def test_a_handler_that_ignores_its_abort_is_given_up_and_everything_is_settled_
     assert consumer.settled == [("complete", "d-1"), ("release", "d-2")]
 
 
+@pytest.fixture
+def heeding_interrupts() -> Iterator[None]:
+    """A process that a shell started in the background has inherited that interrupts are ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding_interrupts")
 def test_an_interrupt_of_the_calling_thread_drains_and_is_raised(serving):
     def process(message, context):
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from towpath.cli.output import print_document, print_failure
-from towpath.errors import InvalidTopology, TowpathError
+from towpath.errors import InvalidManifest, InvalidTopology, TowpathError
 
 _GROUP: Final = "towpath.commands"
 _EXTRA_OF: Final[Mapping[str, str]] = {
@@ -41,7 +41,7 @@ class _BuiltIn:
 _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
     "demo": _BuiltIn(module="towpath.cli.demo", attribute="demo"),
     "topology": _BuiltIn(module="towpath.cli.topology", attribute="topology"),
-    "manifest": _BuiltIn(module="towpath.cli.topology", attribute="manifest"),
+    "manifest": _BuiltIn(module="towpath.cli.manifest", attribute="manifest"),
     "apply": _BuiltIn(module="towpath.cli.operate", attribute="apply"),
     "publish": _BuiltIn(module="towpath.cli.publish", attribute="publish"),
     "work": _BuiltIn(module="towpath.cli.work", attribute="work"),
@@ -145,7 +145,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line. Exit 0 on success, 1 on failure or finding, 2 on wrong use or a wrong topology."""
+    """Run the command line. Exit 0 on success, 1 on failure or finding, 2 on wrong use or a wrong file."""
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - handlers are imported from the project's folder
     debug = "--debug" in sys.argv or bool(os.environ.get("TOWPATH_DEBUG"))
     try:
@@ -154,7 +154,7 @@ def main() -> None:
         if debug:
             raise
         print_failure(str(error))
-        sys.exit(2 if isinstance(error, InvalidTopology) else 1)
+        sys.exit(2 if isinstance(error, InvalidTopology | InvalidManifest) else 1)
     except Exception as error:
         if debug:
             raise

@@ -15,6 +15,7 @@ from towpath.errors import NothingApplied
 from towpath.ports import Transport
 from towpath.transports import TopologyStore, connect
 
+TopologyFile: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="The topology, as TOML or JSON.")]
 TransportOption: TypeAlias = Annotated[
     str,
     typer.Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -148,6 +149,27 @@ def _print_blocks(headings: Sequence[str], rows: Sequence[Sequence[str]], title:
     for number, row in enumerate(rows):
         lines = [f"{set_cell_size(heading, width)}  {cell}" for heading, cell in zip(headings, row, strict=True)]
         print_sentence("\n".join(lines if number == 0 else ["", *lines]))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Have the file at ``path`` hold ``text``, or what it held before: a reader and a full disk never leave it half.
+
+    What is no file, such as a pipe, is written to as it is. Raises ``OSError``.
+    """
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with beside.open("x", encoding="utf-8") as file:
+            file.write(text)
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def print_failure(sentence: str, to: Console | None = None) -> None:

@@ -1,101 +1,132 @@
 """Who may do what: IAM statements with exactly the actions and resources that each kind of program needs.
 
-Actions: "Actions, resources, and condition keys" for Amazon SNS, Amazon SQS, AWS Lambda's execution role, DynamoDB and
+Actions: "Actions, resources, and condition keys" for Amazon SNS, Amazon SQS, DynamoDB, AWS KMS, Amazon EC2 and
 CloudWatch Logs in the Service Authorization Reference. Batch calls are allowed by the action of the single call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from towpath.manifest import Access, AwsSubscription, AwsTopic, Queue, Statement
+from towpath.manifest import Access, AwsSubscription, AwsTopic, Policy, Queue, Statement
+from towpath.resolve.names import Names
+from towpath.resolve.policy_sizes import Grant, divided
 
-_CONSUME = (
+_CONSUME: Final = (
     "sqs:ChangeMessageVisibility",
     "sqs:DeleteMessage",
     "sqs:GetQueueAttributes",
     "sqs:ReceiveMessage",
 )
+_REPLAY: Final = ("sqs:GetQueueAttributes", "sqs:SendMessage")
+_LEDGER: Final = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+
+# SNS: developer guide, "Configuring AWS KMS permissions"; SQS: "Key management". Whoever only receives, only decrypts.
+_RECEIVE_ENCRYPTED: Final = ("kms:Decrypt",)
+_SEND_ENCRYPTED: Final = ("kms:Decrypt", "kms:GenerateDataKey*")
 
 
-def publisher_statements(topics: Iterable[AwsTopic]) -> tuple[Statement, ...]:
-    """What publishing to every topic needs, deduplication tables included."""
-    topics = tuple(topics)
-    tables = [topic.deduplication_table_name for topic in topics if topic.deduplication_table_name is not None]
-    ledger = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
-    return _granted(
-        ("Publish", ("sns:Publish",), [_arn("sns", topic.topic_name) for topic in topics]),
-        ("Deduplicate", ledger, [_arn("dynamodb", f"table/{table}") for table in tables]),
+def function_policy(queue: Queue, dead_letter_queue: Queue, log_group_name: str) -> Policy:
+    """What a subscription's function needs: its queue, its dead letters, its log; and nothing of another's.
+
+    The log group is made by the deployment, so that its retention holds, hence no ``logs:CreateLogGroup``.
+    """
+    logs = ("logs:CreateLogStream", "logs:PutLogEvents")
+    log_group = arn("logs", f"log-group:{log_group_name}:*")
+    return Policy(
+        name="towpath",
+        statements=(
+            *_consuming(queue),
+            statement("SetAside", ("sqs:SendMessage",), _queue_arns([dead_letter_queue])),
+            statement("WriteLogs", logs, [log_group]),
+        ),
+        key_statements=(_key(_SEND_ENCRYPTED),),
     )
 
 
-def worker_statements(queue: Queue, dead_letter_queue: Queue) -> tuple[Statement, ...]:
+def worker_policy(name: str, queue: Queue, dead_letter_queue: Queue) -> Policy:
     """What a worker needs that handles this subscription alone."""
-    return _consuming([queue], [dead_letter_queue])
+    set_aside = statement("SetAside", ("sqs:SendMessage",), _queue_arns([dead_letter_queue]))
+    return Policy(name=name, statements=(*_consuming(queue), set_aside), key_statements=(_key(_SEND_ENCRYPTED),))
 
 
-def external_statements(queue: Queue) -> tuple[Statement, ...]:
+def external_policy(name: str, queue: Queue) -> Policy:
     """What a consumer needs that is not ours: its queue. Its dead letters are SQS's work."""
-    return _consuming([queue], [])
+    return Policy(name=name, statements=_consuming(queue), key_statements=(_key(_RECEIVE_ENCRYPTED),))
 
 
-def function_statements(queue: Queue, dead_letter_queue: Queue, log_group_name: str) -> tuple[Statement, ...]:
-    """What a subscription's function needs: its queue, its dead letters, its log; and nothing of another's.
-
-    The log group is made by the infrastructure, so that its retention holds, hence no ``logs:CreateLogGroup``.
+def vpc_statements() -> tuple[Statement, ...]:
+    """What Lambda needs of a function's role to put it into a VPC (AWS Lambda developer guide, "Giving Lambda functions
+    access to resources in an Amazon VPC"). Subnets may be another account's, that shares them.
     """
-    logs = ("logs:CreateLogStream", "logs:PutLogEvents")
+    manage = (
+        "ec2:AssignPrivateIpAddresses",
+        "ec2:CreateNetworkInterface",
+        "ec2:DeleteNetworkInterface",
+        "ec2:UnassignPrivateIpAddresses",
+    )
+    describe = ("ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets")
     return (
-        *_consuming([queue], [dead_letter_queue]),
-        *_granted(("WriteLogs", logs, [_arn("logs", f"log-group:{log_group_name}:*")])),
+        statement("ManageNetworkInterfaces", manage, ["arn:${partition}:ec2:${region}:*:*/*"]),
+        statement("DescribeNetwork", describe, ["*"]),  # these two take no resource
     )
 
 
 def access(
-    topics: Iterable[AwsTopic], workers: Iterable[AwsSubscription], everything: Iterable[AwsSubscription]
+    names: Names,
+    topics: Iterable[AwsTopic],
+    workers: Iterable[AwsSubscription],
+    everything: Iterable[AwsSubscription],
 ) -> Access:
     """The policies of people and programs outside the functions.
 
     ``workers`` are the subscriptions whose handlers run in workers, ``everything`` all that an operator looks after.
     """
-    workers = tuple(workers)
+    topics, workers, everything = tuple(topics), tuple(workers), tuple(everything)
+    tables = [topic.deduplication_table.name for topic in topics if topic.deduplication_table is not None]
+    set_aside = [queue for s in everything for queue in (s.dead_letter_queue, s.delivery_failure_queue)]
+    publish = (
+        Grant(sid="Publish", actions=("sns:Publish",), resources=[arn("sns", t.topic_name) for t in topics]),
+        Grant(sid="Deduplicate", actions=_LEDGER, resources=[arn("dynamodb", f"table/{name}") for name in tables]),
+    )
+    work = (
+        Grant(sid="Consume", actions=_CONSUME, resources=_queue_arns(s.queue for s in workers)),
+        Grant(
+            sid="SetAside",
+            actions=("sqs:SendMessage",),
+            resources=_queue_arns(s.dead_letter_queue for s in workers),
+        ),
+    )
+    operate = (
+        Grant(sid="ManageDeadLetters", actions=_CONSUME, resources=_queue_arns(set_aside)),
+        Grant(sid="InspectAndReplay", actions=_REPLAY, resources=_queue_arns(s.queue for s in everything)),
+    )
+    key_statements = (_key(_SEND_ENCRYPTED),)
     return Access(
-        publisher=publisher_statements(topics),
-        worker=_consuming([s.queue for s in workers], [s.dead_letter_queue for s in workers]),
-        operator=_operating(tuple(everything)),
+        publisher=divided(f"{names.prefix}-publisher", publish, key_statements),
+        worker=divided(f"{names.prefix}-worker", work, key_statements),
+        operator=divided(f"{names.prefix}-operator", operate, key_statements),
     )
 
 
-def _operating(subscriptions: tuple[AwsSubscription, ...]) -> tuple[Statement, ...]:
-    """Looking at every queue, taking messages out of those that hold what failed, sending them back to their own."""
-    set_aside = [queue for s in subscriptions for queue in (s.dead_letter_queue, s.delivery_failure_queue)]
-    own = [s.queue for s in subscriptions]
-    replay = ("sqs:GetQueueAttributes", "sqs:SendMessage")
-    return _granted(
-        ("ManageDeadLetters", _CONSUME, _queue_arns(set_aside)),
-        ("InspectAndReplay", replay, _queue_arns(own)),
-    )
+def statement(sid: str, actions: tuple[str, ...], resources: Iterable[str]) -> Statement:
+    """A statement, its resources sorted."""
+    return Statement(sid=sid, actions=actions, resources=tuple(sorted(resources)))
 
 
-def _consuming(queues: list[Queue], dead_letter_queues: list[Queue]) -> tuple[Statement, ...]:
-    return _granted(
-        ("Consume", _CONSUME, _queue_arns(queues)),
-        ("SetAside", ("sqs:SendMessage",), _queue_arns(dead_letter_queues)),
-    )
+def arn(service: str, resource: str) -> str:
+    """The ARN of a resource wherever the manifest is deployed."""
+    return f"arn:${{partition}}:{service}:${{region}}:${{account}}:{resource}"
 
 
-def _granted(*statements: tuple[str, tuple[str, ...], list[str]]) -> tuple[Statement, ...]:
-    """A statement for each that has a resource: IAM allows none without."""
-    return tuple(
-        Statement(sid=sid, actions=actions, resources=tuple(sorted(resources)))
-        for sid, actions, resources in statements
-        if resources
-    )
+def _consuming(queue: Queue) -> tuple[Statement]:
+    return (statement("Consume", _CONSUME, _queue_arns([queue])),)
+
+
+def _key(actions: tuple[str, ...]) -> Statement:
+    return statement("UseKey", actions, ["${key_arn}"])
 
 
 def _queue_arns(queues: Iterable[Queue]) -> list[str]:
-    return [_arn("sqs", queue.name) for queue in queues]
-
-
-def _arn(service: str, resource: str) -> str:
-    return f"arn:${{partition}}:{service}:${{region}}:${{account}}:{resource}"
+    return [arn("sqs", queue.name) for queue in queues]

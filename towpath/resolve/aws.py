@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 from towpath import limits
@@ -11,14 +11,16 @@ from towpath.function_settings import FunctionSettings
 from towpath.manifest import (
     AwsSubscription,
     AwsTopic,
+    DeduplicationTable,
     EventSourceMapping,
     Function,
+    Policy,
     Queue,
     SnsSubscription,
-    Statement,
 )
-from towpath.resolve.access import external_statements, function_statements, worker_statements
-from towpath.resolve.alarms import function_alarms, queue_alarms, slowest_seconds
+from towpath.resolve.access import external_policy, function_policy, worker_policy
+from towpath.resolve.alarms import AlarmMaker, slowest_seconds
+from towpath.resolve.deployment import tags
 from towpath.resolve.names import Names
 from towpath.settlement import SubscriptionPolicy
 from towpath.topology import Host, Subscription, Topic
@@ -41,6 +43,8 @@ class Given:
     host: Host
     fifo_topic: bool
     fifo_queue: bool
+    batch_size: int
+    threads: int
     stack_group: int
 
 
@@ -50,8 +54,22 @@ def aws_topic(names: Names, name: str, topic: Topic, *, fifo: bool) -> AwsTopic:
         topic_name=names.sns_topic(name, fifo=fifo),
         fifo=fifo,
         fair=topic.fair,
+        content_based_deduplication=False,
         fifo_throughput_scope="MessageGroup" if fifo else None,
-        deduplication_table_name=names.deduplication_table(name) if topic.deduplication else None,
+        deduplication_table=_table(names.deduplication_table(name)) if topic.deduplication else None,
+        tags=tags(names, topic=name),
+    )
+
+
+def _table(name: str) -> DeduplicationTable:
+    """The ledger. DynamoDB's TTL deletes late, up to days, so it only clears up: publishers compare the time."""
+    return DeduplicationTable(
+        name=name,
+        partition_key="deduplication_key",
+        partition_key_type="S",
+        ttl_attribute="expires_at",
+        billing_mode="PAY_PER_REQUEST",
+        point_in_time_recovery=False,
     )
 
 
@@ -60,9 +78,7 @@ def aws_subscription(names: Names, given: Given) -> AwsSubscription:
     queue, dead_letters, failed = queues = _queues(names, given)
     function = _function(names, given, queue, dead_letters) if given.host == "lambda" else None
     slowest = slowest_seconds(given.policy.max_attempts, given.policy.backoff, queue.visibility_timeout_seconds)
-    alarms = queue_alarms(names, given.name, queues, slowest)
-    if function is not None:
-        alarms += function_alarms(names, given.name, function)
+    maker = AlarmMaker(names=names, subscription=given.name)
     return AwsSubscription(
         queue=queue,
         dead_letter_queue=dead_letters,
@@ -70,9 +86,11 @@ def aws_subscription(names: Names, given: Given) -> AwsSubscription:
         sns_subscription=_sns_subscription(given),
         function=function,
         event_source_mapping=_event_source_mapping(given) if function is not None else None,
-        consumer_statements=_consumer_statements(given, queue, dead_letters),
-        alarms=tuple(alarms),
+        consumer_policy=_consumer_policy(names.consumer_policy(given.name), given.host, queue, dead_letters),
+        alarms=maker.of_queues(queues, slowest) | (maker.of_function(function) if function is not None else {}),
         stack_group=given.stack_group,
+        stack_name=names.stack(f"subscriptions-{given.stack_group}"),
+        tags=tags(names, subscription=given.name),
     )
 
 
@@ -82,39 +100,35 @@ def aws_subscription(names: Names, given: Given) -> AwsSubscription:
 def _queues(names: Names, given: Given) -> tuple[Queue, Queue, Queue]:
     """The subscription's queue, its dead-letter queue and the queue of deliveries that SNS could not make.
 
-    A queue's dead-letter queue must be of its own type; an SNS subscription's, of its topic's (Amazon SNS developer
-    guide, "Amazon SNS dead-letter queues").
+    A queue's dead-letter queue must be of its own type; an SNS subscription's, of its topic's, also where a FIFO topic
+    delivers to a standard queue (Amazon SNS developer guide, "Amazon SNS dead-letter queues").
     """
-    written, fifo = given.written, given.fifo_queue
-    kept_seconds = written.dead_letter_retention_days * _DAY_SECONDS
+    fifo = given.fifo_queue
+    queue = _queue(
+        names.queue(given.name, "", fifo=fifo),
+        fifo=fifo,
+        visibility_seconds=_visibility_seconds(given),
+        retention_seconds=given.topic.retention_days * _DAY_SECONDS,
+    )
+    dead_letters = _set_aside(names.queue(given.name, "-dlq", fifo=fifo), given, fifo=fifo)
+    failed = _set_aside(names.queue(given.name, "-failed", fifo=given.fifo_topic), given, fifo=given.fifo_topic)
     return (
-        _queue(
-            names.queue(given.name, "", fifo=fifo),
-            fifo=fifo,
-            visibility_seconds=_visibility_seconds(given),
-            retention_seconds=given.topic.retention_days * _DAY_SECONDS,
-            max_receive_count=_max_receive_count(given),
-        ),
-        _set_aside(names.queue(given.name, "-dlq", fifo=fifo), given, kept_seconds, fifo=fifo),
-        _set_aside(
-            names.queue(given.name, "-failed", fifo=given.fifo_topic), given, kept_seconds, fifo=given.fifo_topic
-        ),
+        replace(queue, max_receive_count=_max_receive_count(given)),
+        replace(dead_letters, redrive_allow="byQueue"),
+        failed,
     )
 
 
-def _set_aside(name: str, given: Given, retention_seconds: int, *, fifo: bool) -> Queue:
+def _set_aside(name: str, given: Given, *, fifo: bool) -> Queue:
     return _queue(
         name,
         fifo=fifo,
         visibility_seconds=given.written.lease_seconds,
-        retention_seconds=retention_seconds,
-        max_receive_count=None,
+        retention_seconds=given.written.dead_letter_retention_days * _DAY_SECONDS,
     )
 
 
-def _queue(
-    name: str, *, fifo: bool, visibility_seconds: int, retention_seconds: int, max_receive_count: int | None
-) -> Queue:
+def _queue(name: str, *, fifo: bool, visibility_seconds: int, retention_seconds: int) -> Queue:
     """A queue. Its size limit is written out since the defaults of CDK and Terraform differ; a FIFO queue is in
     high-throughput mode (Amazon SQS developer guide, "High throughput for FIFO queues").
     """
@@ -126,9 +140,11 @@ def _queue(
         maximum_message_size=limits.SQS_MESSAGE_BYTES,
         receive_wait_time_seconds=limits.SQS_LONG_POLL_SECONDS,
         sqs_managed_sse=True,
+        content_based_deduplication=False,
         deduplication_scope="messageGroup" if fifo else None,
         fifo_throughput_limit="perMessageGroupId" if fifo else None,
-        max_receive_count=max_receive_count,
+        max_receive_count=None,
+        redrive_allow=None,
     )
 
 
@@ -150,25 +166,27 @@ def _max_receive_count(given: Given) -> int:
     return given.policy.max_attempts + extra
 
 
-def _consumer_statements(given: Given, queue: Queue, dead_letter_queue: Queue) -> tuple[Statement, ...]:
-    match given.host:
+def _consumer_policy(name: str, host: Host, queue: Queue, dead_letter_queue: Queue) -> Policy | None:
+    match host:
         case "lambda":
-            return ()
+            return None
         case "worker":
-            return worker_statements(queue, dead_letter_queue)
+            return worker_policy(name, queue, dead_letter_queue)
         case "external":
-            return external_statements(queue)
+            return external_policy(name, queue)
         case _:
-            assert_never(given.host)
+            assert_never(host)
 
 
 def _sns_subscription(given: Given) -> SnsSubscription:
     wanted = FilterPolicy.parse(given.written.filter) if given.written.filter is not None else None
     policy = _NOTHING if given.policy.status == "disabled" else wanted
     return SnsSubscription(
+        protocol="sqs",
         raw_message_delivery=True,
         filter_policy=policy.to_json() if policy is not None else None,
         filter_policy_scope="MessageAttributes",
+        redrive_target="delivery_failure_queue",
     )
 
 
@@ -176,9 +194,9 @@ def _sns_subscription(given: Given) -> SnsSubscription:
 
 
 def _function(names: Names, given: Given, queue: Queue, dead_letter_queue: Queue) -> Function:
-    table = given.written.function
-    name = names.function(given.name)
+    table, name = given.written.function, names.function(given.name)
     log_group_name = f"/aws/lambda/{name}"
+    settings = _settings(given)
     queue_urls: dict[str, Literal["queue", "dead_letter_queue"]] = {
         "TOWPATH_QUEUE_URL": "queue",
         "TOWPATH_DEAD_LETTER_QUEUE_URL": "dead_letter_queue",
@@ -187,42 +205,35 @@ def _function(names: Names, given: Given, queue: Queue, dead_letter_queue: Queue
         name=name,
         role_name=names.role(given.name),
         log_group_name=log_group_name,
+        log_retention_days=limits.LOG_RETENTION_DAYS,
         runtime=table.runtime,
         handler=_HANDLER,
         architecture=table.architecture,
         memory_mb=table.memory_mb,
         timeout_seconds=table.timeout_seconds,
+        concurrency=settings.concurrency,
         alias="live",
-        environment={"TOWPATH_SUBSCRIPTION": _settings(given).to_json()},
+        environment={"TOWPATH_SUBSCRIPTION": settings.to_json()},
         queue_url_environment=queue_urls,
-        statements=function_statements(queue, dead_letter_queue, log_group_name),
+        policy=function_policy(queue, dead_letter_queue, log_group_name),
     )
 
 
 def _settings(given: Given) -> FunctionSettings:
-    table = given.written.function
-    threads = table.concurrency if table.concurrency is not None else min(10, _batch_size(given))
     return FunctionSettings(
         policy=given.policy,
         fifo=given.fifo_queue,
-        concurrency=threads,
-        timeout_seconds=table.timeout_seconds,
+        concurrency=given.threads,
+        timeout_seconds=given.written.function.timeout_seconds,
     )
 
 
 def _event_source_mapping(given: Given) -> EventSourceMapping:
     table = given.written.function
     return EventSourceMapping(
-        batch_size=_batch_size(given),
+        batch_size=given.batch_size,
         batch_window_seconds=table.batch_window_seconds,
         maximum_concurrency=table.maximum_concurrency,
         function_response_types=("ReportBatchItemFailures",),
         enabled=given.policy.status == "active",
     )
-
-
-def _batch_size(given: Given) -> int:
-    """A FIFO batch of one by default: messages returned behind a failed one would use up receives."""
-    if given.written.function.batch_size is not None:
-        return given.written.function.batch_size
-    return 1 if given.fifo_queue else 10

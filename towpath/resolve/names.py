@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Literal
 
 from towpath import limits
-from towpath.errors import Mistake
-from towpath.records import key_path
-
-Kind = Literal["topics", "subscriptions"]
 
 _OTHER = re.compile(r"[^a-z0-9]+")
 _HASH_DIGITS = 8
@@ -50,12 +44,25 @@ class Names:
         """Name of the function's IAM role. Roles are global to an account: two regions need two environments."""
         return self._name(subscription, "", limits.IAM_ROLE_NAME_LENGTH)
 
-    def alarm(self, subscription: str, role: str) -> str:
+    def consumer_policy(self, subscription: str) -> str:
+        """Name of the policy for a consumer of the subscription."""
+        return self._name(subscription, "-consumer", limits.IAM_POLICY_NAME_LENGTH)
+
+    def alarm(self, subscription: str, watches: str) -> str:
         """Name of a CloudWatch alarm of the subscription."""
-        return self._name(subscription, f"-{role}", limits.CLOUDWATCH_ALARM_NAME_LENGTH)
+        return self._name(subscription, f"-{watches}", limits.CLOUDWATCH_ALARM_NAME_LENGTH)
+
+    @property
+    def prefix(self) -> str:
+        """What every name begins with."""
+        return f"{self.topology}-{self.environment}"
+
+    def stack(self, holds: str) -> str:
+        """Name of a CloudFormation stack, which must begin with a letter, as a topology's name need not."""
+        return f"towpath-{self.prefix}-{holds}"
 
     def _name(self, logical: str, suffix: str, longest: int) -> str:
-        name = f"{self.topology}-{self.environment}-{slug(logical)}"
+        name = f"{self.prefix}-{slug(logical)}"
         if len(name) + len(suffix) <= longest:
             return name + suffix
         digits = hashlib.sha256(logical.encode()).hexdigest()[:_HASH_DIGITS]
@@ -66,25 +73,3 @@ class Names:
 def slug(logical: str) -> str:
     """``logical`` in lower case, each run of other characters than a-z and 0-9 one hyphen."""
     return _OTHER.sub("-", logical.lower()).strip("-")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """One resource's name within its kind (``SQS queue``), and the topic or subscription that it is for."""
-
-    resource: str
-    name: str
-    path: tuple[Kind, str]
-
-
-def collisions(named: Iterable[Named]) -> Iterator[Mistake]:
-    """A mistake for each topic or subscription that would get a name which another one has."""
-
-    def place(one: Named) -> tuple[str, str]:
-        return one.resource, one.name
-
-    for (resource, name), group in groupby(sorted(named, key=lambda n: (*place(n), n.path)), place):
-        first, *others = group
-        for other in others:
-            problem = f"would get the {resource} {name!r}, which {first.path[1]!r} gets too; rename one of them"
-            yield Mistake(path=key_path(other.path), problem=problem)

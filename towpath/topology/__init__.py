@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from towpath.errors import InvalidTopology, Mistake
-from towpath.topology.files import no_lines, parse_json, parse_toml, read_text, toml_lines
-from towpath.topology.findings import LineOf, independent, mistakes_of
+from towpath.topology.files import read_document
+from towpath.topology.findings import Finding, LineOf, independent, mistakes_of, no_lines, placed
+from towpath.topology.lines import line_finder
 from towpath.topology.models import (
     BackOffTable,
     Host,
@@ -19,7 +21,8 @@ from towpath.topology.models import (
     Topology,
     TransportName,
 )
-from towpath.topology.rules import RULES, is_prefix_name, large_fifo_batches
+from towpath.topology.rules import RULES, WARNINGS, is_prefix_name
+from towpath.topology.schema import topology_schema
 from towpath.topology.shape import read_shape
 
 __all__ = [
@@ -30,36 +33,60 @@ __all__ = [
     "Subscription",
     "Topic",
     "Topology",
+    "TopologyFile",
     "TransportName",
     "is_prefix_name",
     "load_topology",
     "parse_topology",
+    "read_topology",
     "topology_schema",
     "warnings_of",
 ]
 
 
-def load_topology(path: str | Path) -> Topology:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyFile:
+    """A topology without mistakes, and where its keys stand in the file that it was read from."""
+
+    path: Path
+    topology: Topology
+    line_of: LineOf
+
+    def warnings(self) -> list[Mistake]:
+        """What is allowed and probably not wanted, with its lines."""
+        return placed(warnings_of(self.topology), self.line_of)
+
+    def placed(self, mistakes: Iterable[Mistake]) -> list[Mistake]:
+        """Mistakes that show later, when the topology is resolved, with their lines."""
+        return placed(mistakes, self.line_of)
+
+
+def read_topology(path: str | Path) -> TopologyFile:
     """Read the file at ``path``: JSON when its name ends in ``.json``, TOML otherwise.
 
-    Raises ``InvalidTopology`` about that file with every mistake in it, in TOML with their lines.
+    Raises ``InvalidTopology`` about that file with every mistake in it and the line of each.
     """
-    file, source = Path(path), str(path)
-    text = read_text(file)
-    if file.suffix == ".json":
-        return _checked(parse_json(text, source), source, no_lines)
-    return _checked(parse_toml(text, source), source, toml_lines(text))
+    document = read_document(Path(path))
+    line_of = line_finder(document.places)
+    topology = _checked(document.keys, document.findings, str(path), line_of)
+    return TopologyFile(path=Path(path), topology=topology, line_of=line_of)
+
+
+def load_topology(path: str | Path) -> Topology:
+    """The topology in the file at ``path``. Raises ``InvalidTopology`` as ``read_topology`` does."""
+    return read_topology(path).topology
 
 
 def parse_topology(document: Mapping[str, Any], source: str = "the topology") -> Topology:
     """Check a document with the keys of ``topology.toml``. Raises ``InvalidTopology`` about ``source``."""
-    return _checked(document, source, no_lines)
+    return _checked(document, (), source, no_lines)
 
 
-def _checked(document: Mapping[str, Any], source: str, line_of: LineOf) -> Topology:
+def _checked(document: Mapping[str, Any], found: Iterable[Finding], source: str, line_of: LineOf) -> Topology:
     topology, findings = read_shape(document)
+    findings = [*found, *findings]
     for rule in RULES:  # in their order: what breaks one rule is in doubt for those after it
-        doubtful = [path for finding in findings for path in (finding.path, finding.meant) if path is not None]
+        doubtful = [path for finding in findings for path in (finding.path, finding.doubts)]
         findings.extend(independent(rule(topology), doubtful))
     if findings:
         raise InvalidTopology(source, mistakes_of(findings, line_of))
@@ -68,9 +95,4 @@ def _checked(document: Mapping[str, Any], source: str, line_of: LineOf) -> Topol
 
 def warnings_of(topology: Topology) -> list[Mistake]:
     """What is allowed and probably not wanted."""
-    return mistakes_of(large_fifo_batches(topology), no_lines)
-
-
-def topology_schema() -> dict[str, Any]:
-    """The JSON Schema of the file, for editors. What keys mean together it cannot say; ``parse_topology`` does."""
-    return Topology.model_json_schema()
+    return mistakes_of((finding for rule in WARNINGS for finding in rule(topology)), no_lines)

@@ -1,114 +1,127 @@
-"""Topology files: TOML or JSON text into a document, and the lines that its keys are on."""
+"""Topology files: TOML or JSON text, read with the places of its keys."""
 
 from __future__ import annotations
 
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NoReturn
 
 from towpath.errors import InvalidTopology, Mistake
-from towpath.topology.findings import LineOf, Path
+from towpath.topology.findings import Finding, Path
+from towpath.topology.lines import Place, json_places, toml_places
 
 _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+_CAPITALS = re.compile(r"=\s*(True|False)\b")
+_OPEN_BRACE = re.compile(r"=\s*\{[^}]*$")
+_AT_END = " (at end of document)"
 
 
-def read_text(path: FilePath) -> str:
-    """The text of the file. Raises ``InvalidTopology`` when it cannot be read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What a file says, where each key of it stands, and what is wrong with the keys as such."""
+
+    keys: Mapping[str, Any]
+    places: tuple[Place, ...]
+    findings: tuple[Finding, ...] = ()
+
+
+def read_document(path: FilePath) -> Document:
+    """What the file holds: JSON when its name ends in ``.json``, TOML otherwise.
+
+    Raises ``InvalidTopology`` when it cannot be read, when its syntax is broken, and when it is a manifest.
+    """
+    source, text = str(path), _read_text(path)
+    document = _read_json(text, source) if path.suffix.lower() == ".json" else _read_toml(text, path)
+    if "manifest_version" in document.keys and "topics" in document.keys:
+        problem = "is a manifest; the topology that it was rendered from is wanted"
+        raise InvalidTopology(source, [Mistake(path="", problem=problem)])
+    return document
+
+
+def _read_text(path: FilePath) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError as error:
         problem = "does not exist; name the topology's file, or go to the folder that holds topology.toml"
         raise InvalidTopology(str(path), [Mistake(path="", problem=problem)]) from error
     except OSError as error:
         raise InvalidTopology(str(path), [Mistake(path="", problem=f"cannot be read: {error.strerror}")]) from error
     except UnicodeDecodeError as error:
-        raise InvalidTopology(str(path), [Mistake(path="", problem="is not UTF-8 text")]) from error
+        line = error.object[: error.start].count(b"\n") + 1
+        mistake = Mistake(path="", problem="is not UTF-8 text; save it as UTF-8", line=line)
+        raise InvalidTopology(str(path), [mistake]) from error
 
 
-def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """The document. Raises ``InvalidTopology`` with the line where the syntax breaks."""
+def _read_toml(text: str, path: FilePath) -> Document:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = _AT_LINE.search(str(error))
-        line = int(found[1]) if found else None
-        reason = _AT_LINE.sub("", str(error)).replace(" (at end of document)", " at the end of the file")
-        raise InvalidTopology(source, [Mistake(path="", problem=f"is not valid TOML: {reason}", line=line)]) from error
+        keys = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number too long to read is a plain ValueError
+        if path.suffix.lower() in (".yaml", ".yml"):
+            mistake = Mistake(path="", problem="is YAML by its name; a topology is written in TOML or JSON")
+            raise InvalidTopology(str(path), [mistake]) from error
+        line = _toml_line(error, text)
+        problem = f"is not valid TOML: {_AT_LINE.sub('', _reason(error))}{_toml_hint(text, line)}"
+        mistake = Mistake(path="", problem=problem, line=line)
+        raise InvalidTopology(str(path), [mistake]) from error
+    return Document(keys=keys, places=tuple(toml_places(text)))
 
 
-def parse_json(text: str, source: str) -> dict[str, Any]:
-    """The document. Raises ``InvalidTopology`` when the text is no JSON object or has a key twice."""
+def _toml_hint(text: str, line: int | None) -> str:
+    """What is probably meant by text that is no TOML and breaks off in this line."""
+    if text.lstrip().startswith("{"):
+        return "; it looks like JSON: then its name must end in .json"
+    broken = text.split("\n")[line - 1] if line is not None else ""
+    if _CAPITALS.search(broken):
+        return "; true and false are written in lower case"
+    return "; a table in braces stays on one line" if _OPEN_BRACE.search(broken) else ""
+
+
+def _toml_line(error: ValueError | RecursionError, text: str) -> int | None:
+    """Where tomllib says that it could not go on, if it does."""
+    if str(error).endswith(_AT_END):
+        return text.rstrip().count("\n") + 1
+    found = _AT_LINE.search(str(error))
+    return int(found[1]) if found else None
+
+
+def _read_json(text: str, source: str) -> Document:
     try:
-        document = json.loads(text, object_pairs_hook=_once_each)
+        keys = json.loads(text, parse_constant=_refused)
     except json.JSONDecodeError as error:
-        mistake = Mistake(path="", problem=f"is not valid JSON: {error.msg}", line=error.lineno)
+        hint = "" if text.lstrip().startswith("{") else "; a topology in TOML has a name that ends in .toml"
+        mistake = Mistake(path="", problem=f"is not valid JSON: {error.msg}{hint}", line=error.lineno)
         raise InvalidTopology(source, [mistake]) from error
     except (ValueError, RecursionError) as error:
-        raise InvalidTopology(source, [Mistake(path="", problem=f"is not valid JSON: {error}")]) from error
-    if not isinstance(document, dict):
+        raise InvalidTopology(source, [Mistake(path="", problem=f"is not valid JSON: {_reason(error)}")]) from error
+    if not isinstance(keys, dict):
         raise InvalidTopology(source, [Mistake(path="", problem="must be a JSON object")])
-    return document
+    places = tuple(json_places(text))
+    return Document(keys=keys, places=places, findings=tuple(_repeated(places)))
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} is there twice")
-    return document
+def _reason(error: ValueError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "tables and lists are too deep in each other"
+    if str(error).startswith("Exceeds the limit"):
+        return "a whole number is too long to be read"
+    return str(error).replace(_AT_END, " at the end of the file")
 
 
-def toml_lines(text: str) -> LineOf:
-    """A function from a key's path to the line, from 1, of the statement that first speaks of it.
-
-    A path that is not there has the line of the table it would be in. Found by halving: the statement is the first
-    that a beginning of the file must include to know the key. Beginnings that end inside a value are passed over.
-    """
-    lines = text.split("\n")
-    parsed: dict[int, dict[str, Any] | None] = {0: {}}
-
-    def beginning(count: int) -> dict[str, Any] | None:
-        if count not in parsed:
-            try:
-                parsed[count] = tomllib.loads("\n".join(lines[:count]))
-            except tomllib.TOMLDecodeError:
-                parsed[count] = None
-        return parsed[count]
-
-    def line_of(path: Path) -> int | None:
-        while path and not _holds(beginning(len(lines)) or {}, path):
-            path = path[:-1]
-        if not path:
-            return None
-        without, within = 0, len(lines)  # beginnings of so many lines do not and do hold the path
-        while True:
-            middle = (without + within) // 2
-            while middle > without and beginning(middle) is None:
-                middle -= 1
-            if middle == without:
-                middle = next(n for n in range((without + within) // 2 + 1, within + 1) if beginning(n) is not None)
-                if middle == within:
-                    return without + 1
-            if _holds(beginning(middle) or {}, path):
-                within = middle
-            else:
-                without = middle
-
-    return line_of
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")
 
 
-def _holds(document: Mapping[str, Any], path: Path) -> bool:
-    value: Any = document
-    for key in path:
-        if not isinstance(value, Mapping) or key not in value:
-            return False
-        value = value[key]
-    return True
-
-
-def no_lines(_: Path) -> None:
-    """For documents whose lines are not known."""
+def _repeated(places: Iterable[Place]) -> Iterator[Finding]:
+    """JSON takes the last of two equal keys and says nothing; TOML refuses the second."""
+    lines: dict[Path, list[int]] = {}
+    for place in places:
+        lines.setdefault(place.path, []).append(place.line)
+    twice = {path: found for path, found in lines.items() if len(found) > 1}
+    for path, found in twice.items():
+        if not any(path[:end] in twice for end in range(len(path))):
+            where = " and ".join(map(str, found))
+            yield Finding(path=path, problem=f"is written {len(found)} times, in the lines {where}; only one can hold")

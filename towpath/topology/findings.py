@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from towpath.errors import Mistake
 from towpath.records import key_path
 
-Path = tuple[str, ...]
-LineOf = Callable[[Path], int | None]
+Path = tuple[str | int, ...]
+LineOf = Callable[[str], int | None]  # from a path as it is told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One mistake at ``path``. It only holds if the keys in ``rests_on`` say what their author meant.
 
-    ``inside`` leads on from ``path`` into a value with a language of its own, a filter. ``meant`` is the path of the
-    key that a misspelt key stands for.
+    ``inside`` leads on from ``path`` into a value with a language of its own, a filter. ``doubts`` is the path of
+    another key that cannot be judged while this is wrong: the one that a misspelt key stands for, or one around it.
     """
 
     path: Path
     problem: str
     inside: str = ""
     rests_on: tuple[Path, ...] = ()
-    meant: Path | None = None
+    doubts: Path | None = None
 
 
-def independent(findings: Iterable[Finding], doubtful: Iterable[Path]) -> Iterator[Finding]:
+def independent(findings: Iterable[Finding], doubtful: Iterable[Path | None]) -> Iterator[Finding]:
     """The findings that would stand if what is wrong at or above the ``doubtful`` paths were put right.
 
     One slip of the pen is one mistake: what merely follows from another is not reported.
@@ -42,17 +41,21 @@ def independent(findings: Iterable[Finding], doubtful: Iterable[Path]) -> Iterat
 
 def mistakes_of(findings: Iterable[Finding], line_of: LineOf) -> list[Mistake]:
     """The findings as mistakes, in the order of the file where lines are known."""
-    mistakes = [Mistake(path=_told(f), problem=f.problem, line=line_of(_place(f))) for f in findings]
-    return sorted(mistakes, key=lambda mistake: (mistake.line or 0, mistake.path))
+    mistakes = [Mistake(path=_whole_path(finding), problem=finding.problem) for finding in findings]
+    return placed(mistakes, line_of)
 
 
-def _place(finding: Finding) -> Path:
-    """Where to look for it in the file: a filter's keys may have lines of their own."""
-    first_key = re.match(r"[^.\[]+", finding.inside)
-    return (*finding.path, first_key[0]) if first_key else finding.path
+def placed(mistakes: Iterable[Mistake], line_of: LineOf) -> list[Mistake]:
+    """The mistakes with the lines that they are on, in the order of the file."""
+    found = [replace(mistake, line=line_of(mistake.path)) for mistake in mistakes]
+    return sorted(found, key=lambda mistake: (mistake.line or 0, mistake.path))
 
 
-def _told(finding: Finding) -> str:
+def no_lines(_: str) -> None:
+    """For documents whose lines are not known."""
+
+
+def _whole_path(finding: Finding) -> str:
     path = key_path(finding.path)
     return f"{path}.{finding.inside}" if finding.inside else path
 
@@ -65,5 +68,5 @@ def shown(value: object) -> str:
         return "a list"
     if value is None or isinstance(value, bool | str):
         text = json.dumps(value, ensure_ascii=False)
-        return text if len(text) <= 80 else text[:77] + '..."'
+        return text if len(text) <= 80 else text[:76] + '..."'
     return str(value)

@@ -5,17 +5,28 @@ The model finds what is wrong; what is allowed is read from its JSON Schema, so 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
+from towpath.errors import nearest
 from towpath.topology.findings import Finding, Path, independent, shown
-from towpath.topology.models import Topology
+from towpath.topology.models import BackOffTable, LambdaTable, Subscription, Table, Topic, Topology
+from towpath.topology.plain import plain
 
 Schema = Mapping[str, Any]
+
+_TABLES: Final[Mapping[str, type[Table]]] = {
+    "the file": Topology,
+    "a topic": Topic,
+    "a subscription": Subscription,
+    "the backoff table": BackOffTable,
+    "the lambda table": LambdaTable,
+}
+# Each of these is easily taken for another one, so that a misspelling is likelier than a wrong table.
+_NEVER_MISPLACED: Final = frozenset({"subscriptions", "topic", "topics"})
+_EXAMPLES: Final[Mapping[str, str]] = {"name": 'name = "shop"', "topic": 'topic = "orders"'}
 
 
 def read_shape(document: Mapping[str, Any]) -> tuple[Topology, list[Finding]]:
@@ -24,28 +35,29 @@ def read_shape(document: Mapping[str, Any]) -> tuple[Topology, list[Finding]]:
     Where something is wrong the topology has the default instead (empty text where there is none), so that the rest
     can still be checked.
     """
+    keys, findings = plain(document)
     try:
-        return Topology.model_validate(document), []
+        return Topology.model_validate(keys), findings
     except ValidationError as error:
-        findings = list(_findings(error, document))
-    return _without_faults(document), findings
+        findings += independent(_findings(error, keys), [finding.doubts for finding in findings])
+    return _without_faults(keys), findings
 
 
-def _without_faults(document: Mapping[str, Any]) -> Topology:
-    repaired = copy.deepcopy(dict(document))
+def _without_faults(keys: dict[str, Any]) -> Topology:
+    """The topology without what is wrong in ``keys``, which are used up."""
     while True:
         try:
-            return Topology.model_validate(repaired)
+            return Topology.model_validate(keys)
         except ValidationError as error:
-            for fault in error.errors(include_url=False):
-                _repair(repaired, tuple(map(str, fault["loc"])), missing=fault["type"] == "missing")
+            for fault in error.errors(include_url=False, include_context=False, include_input=False):
+                _repair(keys, fault["loc"], is_missing=fault["type"] == "missing")
 
 
-def _repair(document: dict[str, Any], path: Path, *, missing: bool) -> None:
-    table: Any = document
+def _repair(keys: dict[str, Any], path: Path, *, is_missing: bool) -> None:
+    table: Any = keys
     for key in path[:-1]:
         table = table[key]
-    if missing:
+    if is_missing:
         table[path[-1]] = ""
     elif _is_entry(path):
         table[path[-1]] = {}
@@ -58,35 +70,71 @@ def _is_entry(path: Path) -> bool:
     return len(path) == 2 and path[0] in ("topics", "subscriptions")
 
 
-def _findings(error: ValidationError, document: Mapping[str, Any]) -> Iterator[Finding]:
+def _findings(error: ValidationError, keys: Schema) -> Iterator[Finding]:
     schema = Topology.model_json_schema()
-    faults = [(fault["type"], tuple(map(str, fault["loc"]))) for fault in error.errors(include_url=False)]
-    unknown = [_unknown(path, schema, document) for kind, path in faults if kind == "extra_forbidden"]
-    missing = [Finding(path=path, problem="is missing") for kind, path in faults if kind == "missing"]
+    faults = [(f["type"], f["loc"]) for f in error.errors(include_url=False, include_context=False)]
+    unknown = [_unknown(path, schema, keys) for kind, path in faults if kind == "extra_forbidden"]
+    missing = [_missing(path) for kind, path in faults if kind == "missing"]
     yield from unknown
-    yield from independent(missing, [finding.meant for finding in unknown if finding.meant is not None])
+    yield from independent(missing, [finding.doubts for finding in unknown])
     for kind, path in faults:
         if kind not in ("extra_forbidden", "missing"):
-            yield Finding(path=path, problem=_not_allowed(_schema_at(schema, path), _value_at(document, path)))
+            yield Finding(path=path, problem=_not_allowed(_schema_at(schema, path), _value_at(keys, path)))
 
 
-def _unknown(path: Path, schema: Schema, document: Mapping[str, Any]) -> Finding:
-    table, key = path[:-1], path[-1]
-    if _is_entry(table) and isinstance(_value_at(document, path), Mapping):
+def _missing(path: Path) -> Finding:
+    return Finding(path=path, problem=f"is missing; write for instance: {_EXAMPLES[str(path[-1])]}")
+
+
+# --- Keys that are not known -----------------------------------------------------------------------------------
+
+
+def _unknown(path: Path, schema: Schema, keys: Schema) -> Finding:
+    table, key = path[:-1], str(path[-1])
+    known = sorted(_schema_at(schema, table)["properties"])
+    near = nearest(key, known)
+    if near is None and _is_entry(table) and isinstance(_value_at(keys, path), Mapping):
         example = f'[{table[0]}."{table[1]}.{key}"]'
         problem = f"is not a known table; a name with dots is written in quotes: {example}"
         doubtful = table if table[0] == "subscriptions" else table[:1]  # subscriptions name topics, nothing names them
-        return Finding(path=path, problem=problem, meant=doubtful)
-    known = sorted(_schema_at(schema, table)["properties"])
-    nearest = get_close_matches(key, known, n=1)
-    if nearest:
-        problem = f"is not a known key; did you mean {nearest[0]!r}?"
-        return Finding(path=path, problem=problem, meant=(*table, nearest[0]))
+        return Finding(path=path, problem=problem, doubts=doubtful)
+    misplaced = _misplaced(table, key)
+    if misplaced is not None:
+        return Finding(path=path, problem=misplaced)
+    if near is not None:
+        doubts = (*table, near) if near != "subscriptions" else None  # nothing else speaks of those that are missing
+        return Finding(path=path, problem=f"is not a known key; did you mean {near!r}?", doubts=doubts)
     return Finding(path=path, problem=f"is not a known key; known here are {', '.join(known)}")
 
 
-def _value_at(document: Mapping[str, Any], path: Path) -> Any:
-    value: Any = document
+def _misplaced(table: Path, key: str) -> str | None:
+    """What is said of a key that stands in the wrong table."""
+    elsewhere = [told for told, model in _TABLES.items() if key in _written_names(model)]
+    if not elsewhere or key in _NEVER_MISPLACED:
+        return None
+    here = _told_table(table)
+    problem = f"is no key of {here}, but of {' and of '.join(elsewhere)}"
+    below = {"the backoff table": "backoff", "the lambda table": "lambda"}.get(elsewhere[0])
+    return f"{problem}; write: {below} = {{ {key} = ... }}" if here == "a subscription" and below else problem
+
+
+def _told_table(table: Path) -> str:
+    if not table:
+        return "the file"
+    if len(table) == 3:
+        return f"the {table[2]} table"
+    return "a topic" if table[0] == "topics" else "a subscription"
+
+
+def _written_names(model: type[Table]) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+# --- Values that are not allowed -------------------------------------------------------------------------------
+
+
+def _value_at(keys: Schema, path: Path) -> Any:
+    value: Any = keys
     for key in path:
         value = value[key]
     return value
@@ -104,8 +152,8 @@ def _schema_at(schema: Schema, path: Path) -> Schema:
 
 def _not_allowed(schema: Schema, value: object) -> str:
     problem = f"must be {_allowed(schema)}, not {shown(value)}"
-    nearest = get_close_matches(value, schema["enum"], n=1) if "enum" in schema and isinstance(value, str) else ()
-    return f"{problem}; did you mean {shown(nearest[0])}?" if nearest else problem
+    near = nearest(value, schema["enum"]) if "enum" in schema and isinstance(value, str) else None
+    return f"{problem}; did you mean {shown(near)}?" if near is not None else problem
 
 
 def _allowed(schema: Schema) -> str:
@@ -120,7 +168,7 @@ def _allowed(schema: Schema) -> str:
         "string": "text",
     }[schema["type"]]
     if "exclusiveMinimum" in schema:
-        return f"{noun} above {schema['exclusiveMinimum']:,}"
+        return f"{noun} above {schema['exclusiveMinimum']:,}, at most {schema['maximum']:,}"
     if "minimum" in schema:
         return f"{noun} from {schema['minimum']:,} to {schema['maximum']:,}"
     return noun

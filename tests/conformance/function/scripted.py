@@ -38,6 +38,7 @@ def handle(message: Message, context: Context) -> Outcome | None:
                 "action": action,
                 "payload": message.payload or None,
                 "attributes": dict(message.attributes),
+                "checkpoint": context.checkpoint,
                 "correlation_id": message.correlation_id,
                 "started": started,
                 "ended": now(),
@@ -55,6 +56,9 @@ def act(action: str, argument: str, context: Context) -> Outcome | None:
             return Retry(reason="scripted", after=float(argument) if argument else None)
         case "transient":
             raise TransientError("scripted transient failure", after=float(argument) if argument else None)
+        case "save":
+            context.heartbeat(percent=50, note="half", checkpoint={"page": int(argument)})
+            return Retry(reason="scripted", after=1)
         case "error":
             raise RuntimeError(f"scripted error in attempt {context.attempt}")
         case "fatal":
