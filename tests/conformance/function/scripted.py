@@ -71,6 +71,8 @@ def act(action: str, argument: str, context: Context) -> Outcome | None:
             return DeadLetter("scripted dead letter")
         case "wait":
             return wait_for_the_end(context)
+        case "until_stopped":
+            return work_until_stopped(context)
         case "sleep":
             time.sleep(float(argument))
             return None
@@ -81,6 +83,14 @@ def act(action: str, argument: str, context: Context) -> Outcome | None:
 def wait_for_the_end(context: Context) -> None:
     """Work until the worker is told to stop, in the process that the harness means to stop; elsewhere complete."""
     while "CONFORMANCE_WAIT" in os.environ:
+        context.check()
+        time.sleep(0.02)
+
+
+def work_until_stopped(context: Context) -> None:
+    """Work until told to stop, however that is; a minute at most."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
         context.check()
         time.sleep(0.02)
 
