@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,6 +74,14 @@ def act(action: str, argument: str, context: Context) -> Outcome | None:
             return wait_for_the_end(context)
         case "until_stopped":
             return work_until_stopped(context)
+        case "until":
+            while not Path(argument).exists():
+                time.sleep(0.02)
+            return None
+        case "kill_until_replayed":
+            if not context.is_replay:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return Complete()
         case "sleep":
             time.sleep(float(argument))
             return None
