@@ -70,6 +70,13 @@ def act(action: str, argument: str, context: Context) -> Outcome | None:
             raise FatalError("scripted fatal failure")
         case "dead_letter":
             return DeadLetter("scripted dead letter")
+        case _:
+            return spend(action, argument, context)
+
+
+def spend(action: str, argument: str, context: Context) -> Outcome | None:
+    """An action that takes its time, or the process."""
+    match action:
         case "wait":
             return wait_for_the_end(context)
         case "until_stopped":
@@ -78,12 +85,12 @@ def act(action: str, argument: str, context: Context) -> Outcome | None:
             while not Path(argument).exists():
                 time.sleep(0.02)
             return None
+        case "sleep":
+            time.sleep(float(argument))
+            return None
         case "kill_until_replayed":
             if not context.is_replay:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return Complete()
-        case "sleep":
-            time.sleep(float(argument))
             return None
         case _:
             raise ValueError(f"the script has no action {action!r}")
