@@ -28,9 +28,7 @@ from towpath.worker import Worker, WorkerOptions
 NOW = timedelta(0)
 PATIENCE = 60.0
 NUMBERS = itertools.count()
-CONNECTIONS = (
-    "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'towpath' AND datname = current_database()"
-)
+CONNECTED = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'towpath' AND datname = current_database()"
 
 
 @pytest.fixture
