@@ -9,6 +9,7 @@ URL of an SQS queue. ``CONFORMANCE_SHIFT`` is by how many seconds the harness ha
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -17,7 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from towpath import Complete, Context, DeadLetter, FatalError, Message, Outcome, Retry, TransientError
+from towpath import ABSENT, Complete, Context, DeadLetter, FatalError, Message, Outcome, Retry, TransientError
+
+LARGE_BYTES = 100_000
 
 
 def handle(message: Message, context: Context) -> Outcome | None:
@@ -37,15 +40,33 @@ def handle(message: Message, context: Context) -> Outcome | None:
                 "attempt": context.attempt,
                 "is_replay": context.is_replay,
                 "action": action,
-                "payload": message.payload or None,
-                "attributes": dict(message.attributes),
+                **told(message),
                 "checkpoint": context.checkpoint,
-                "correlation_id": message.correlation_id,
                 "started": started,
                 "ended": now(),
                 "pid": os.getpid(),
             }
         )
+
+
+def told(message: Message) -> dict[str, Any]:
+    """What the handler was given, field by field; of a large payload a digest, since reports travel by SQS too."""
+    payload = None if message.payload is ABSENT else message.payload
+    text = json.dumps(payload, sort_keys=True).encode()
+    if len(text) > LARGE_BYTES:
+        payload = {"sha256": hashlib.sha256(text).hexdigest()}
+    return {
+        "payload": payload,
+        "has_payload": message.payload is not ABSENT,
+        "payload_ref": message.payload_ref and message.payload_ref.record(),
+        "partition_key": message.partition_key,
+        "attributes": dict(message.attributes),
+        "correlation_id": message.correlation_id,
+        "causation_id": message.causation_id,
+        "traceparent": message.traceparent,
+        "published_at": message.published_at.isoformat(),
+        "expires_at": message.expires_at and message.expires_at.isoformat(),
+    }
 
 
 def act(action: str, argument: str, context: Context) -> Outcome | None:
