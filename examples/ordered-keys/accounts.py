@@ -33,4 +33,5 @@ def book(message: Message[Entry], context: Context) -> Outcome:
     written = file.with_suffix(".new")
     written.write_text(json.dumps({"balance": balance, "last": message.id}) + "\n")
     written.replace(file)
+    context.log.info("%s has %d", message.partition_key, balance)
     return Complete()
