@@ -495,6 +495,16 @@ def test_a_claim_puts_a_lane_in_order_that_was_left_behind(keyed):
     assert keyed.rows(lane) == []
 
 
+def test_a_claim_of_one_goes_on_past_lanes_whose_deliveries_wait(ordered):
+    """Their leases are over, so the lanes are due, and longer so than the others; but the deliveries back off."""
+    ordered.publish("a", "b")
+    assert len(ordered.receive()) == 2
+    ordered.advance(62)
+    ordered.publish("c")
+    assert ordered.received(limit=1) == ["c1"]
+    assert ordered.received(limit=1) == []
+
+
 def test_another_mode_begins_without_lanes(keyed):
     keyed.publish("a")
     keyed.change(sa.delete(delivery))
