@@ -1,10 +1,16 @@
-"""Moving time for a database: every stored time is shifted into the past, which is as if the clock had moved on."""
+"""Time for a database: moved on by shifting every stored time into the past, or told by a clock that is off."""
 
+import time
+from typing import Any
+
+import psycopg
 import sqlalchemy as sa
 
+from local_transport import DatabaseTransport
 from local_transport.connections import Database
 from local_transport.dialects.columns import Later, Moment
 from local_transport.tables import metadata
+from towpath import connect
 
 
 def advance(url: str, seconds: float) -> None:
@@ -17,3 +23,24 @@ def advance(url: str, seconds: float) -> None:
                 shifted = {column.name: Later(column, sa.literal(-float(seconds))) for column in moments}
                 connection.execute(table.update().values(shifted))
     database.close()
+
+
+def transport_with_clock(url: str, seconds: float) -> DatabaseTransport:
+    """A transport on the database at ``url`` whose own clock is ``seconds`` ahead of this machine's."""
+    if url.startswith("sqlite"):
+        transport: DatabaseTransport = connect(url)
+
+        @sa.event.listens_for(transport._database.engine, "connect")
+        def shift(connection: Any, _entry: object) -> None:
+            connection.create_function("julianday", 1, lambda _: (time.time() + seconds) / 86_400 + 2_440_587.5)
+
+        transport._database.engine.dispose()
+        return transport
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA IF NOT EXISTS shifted")
+        connection.execute(
+            "CREATE OR REPLACE FUNCTION shifted.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS "
+            f"$$ SELECT pg_catalog.clock_timestamp() + make_interval(secs => {float(seconds)}) $$"
+        )
+    path = sa.make_url(url).update_query_dict({"options": "-csearch_path=shifted,pg_catalog,public"})
+    return connect(path.render_as_string(hide_password=False))
