@@ -45,8 +45,8 @@ def transports_page() -> str:
     lines = [
         "# Transports",
         "",
-        "What each transport can do now. An Ordered subscription on AWS is refused by `towpath topology check`; one",
-        "with partition keys on a database can be published to, and no worker serves it yet.",
+        "What each transport can do now. An Ordered subscription on AWS is refused by `towpath topology check`; the",
+        "database has every partition mode.",
         "",
         "| capability | meaning | database | AWS |",
         "|---|---|---|---|",

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from aws_transport.bindings import Bindings
 from local_transport.connections import Database
 from local_transport.tables import message
-from tests.servers.clock import advance
+from tests.servers.clock import advance_in
 from tests.servers.localstack import Aws
 from tests.servers.provision import Deployment, provisioned
 from towpath import NewMessage, PublishResult, connect
@@ -212,6 +212,7 @@ class DatabaseHarness:
     @contextmanager
     def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
         transport: Any = connect(self.url)
+        clock = Database(self.url)
         report = self.folder / "observations.jsonl"
         self.environment.setenv("CONFORMANCE_OBSERVER", f"file://{report}")
         shifted = 0.0
@@ -220,7 +221,7 @@ class DatabaseHarness:
             nonlocal shifted
             shifted += seconds
             self.environment.setenv("CONFORMANCE_SHIFT", str(shifted))
-            advance(self.url, seconds)
+            advance_in(clock, seconds)
 
         try:
             manifest = manifest_of(topology, on_database=True)
@@ -235,6 +236,7 @@ class DatabaseHarness:
                 quiet_after=timedelta(0),
             )
         finally:
+            clock.close()
             transport.close()
 
     def _put(self, transport: Transport, topic: str, body: str) -> None:

@@ -9,7 +9,7 @@ ticks. All durations are such that, whatever a call takes, nothing ends close to
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from towpath.operating import Discarded
@@ -76,6 +76,11 @@ class Model:
         """The delivery of that id; there must be one."""
         (found,) = [d for d in self.all if d.id == delivery_id]
         return found
+
+    def by_lease(self, delivery_id: str, lease: str) -> Modelled:
+        """The delivery that was handed out under that lease; were it handed out anew since, none of it is live."""
+        d = self.by_id(delivery_id)
+        return d if d.lease == lease else replace(d, state="taken away")
 
     def of_key(self, key: str | None) -> list[Modelled]:
         """The kept deliveries that share a key, in the order of publishing; those without one share nothing."""

@@ -32,6 +32,11 @@ def on_databases(reason: str) -> pytest.MarkDecorator:
     return _left_out({name: reason for name, has in TRANSPORTS.items() if has is AWS})
 
 
+def outside_functions(reason: str) -> pytest.MarkDecorator:
+    """For a case that needs a worker in the suite's hands, which a Lambda function is not."""
+    return _left_out({"aws-lambda": reason})
+
+
 def _left_out(reasons: Mapping[str, str]) -> pytest.MarkDecorator:
     transports = [
         pytest.param(name, marks=pytest.mark.skip(reason=f"{name} {reasons[name]}")) if name in reasons else name

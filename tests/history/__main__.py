@@ -52,7 +52,7 @@ def main() -> int:
             keys=options.keys,
             lease_seconds=options.lease,
         )
-        told = run(plan, folder, Length(strikes=30, pause=6.0, seconds=options.minutes * 60), cluster, _Progress().say)
+        told = run(plan, folder, Length(strikes=30, pause=8.0, seconds=options.minutes * 60), cluster, _Progress().say)
     code = _judged(folder, plan, told)
     if code == 0 and not options.keep:
         shutil.rmtree(folder)
@@ -76,7 +76,7 @@ def _judged(folder: Path, plan: Plan, told: Told) -> int:
 def _database(kind: str, folder: Path) -> Iterator[tuple[str, Cluster | None]]:
     """A new database with the tables, on a server of our own that may be restarted."""
     if kind == "sqlite":
-        url = f"sqlite:///{folder / 'towpath.db'}"
+        url = f"sqlite:///{folder / 'towpath.db'}?synchronous=NORMAL"  # a kill is no power cut
         _make_tables(url)
         yield url, None
         return

@@ -39,13 +39,13 @@ PATIENCE = 120.0  # seconds without any progress at the end, then what waits is 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Length:
-    """How long the storm lasts: until all is published, nearly all is done and so many strikes have fallen, or the
-    seconds are over. Between two strikes is a pause of at most ``pause`` seconds.
+    """How long the storm lasts: until so many strikes have fallen, and after them until all is published and nearly all
+    is done, or the storm has raged for ``seconds``. Between two strikes is a pause of at most ``pause`` seconds.
     """
 
     strikes: int
     pause: float
-    seconds: float = float("inf")
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -126,9 +126,8 @@ class _Storm:
             weights.pop("restart", None)
         for strike in strikes(self._plan.random("strikes"), weights, self._plan.lease_seconds):
             self._wait(strike.pause * length.pause, say)
-            if time.monotonic() - started > length.seconds:
-                break
-            if self._told.strikes.total() >= length.strikes and self._is_nearly_done():
+            raged = time.monotonic() - started
+            if self._told.strikes.total() >= length.strikes and (raged >= length.seconds or self._is_nearly_done()):
                 break
             self._strike(strike, say)
         self._told.storm_seconds = time.monotonic() - started

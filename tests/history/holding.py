@@ -102,4 +102,5 @@ def main(folder: Path, name: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    told.wait()
     transport.close()

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -138,4 +139,15 @@ def _take_part(log: Path, main: Callable[..., None], arguments: Sequence[Any]) -
     with log.open("ab") as output:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(output.fileno(), stream.fileno())
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # not that thread's to take
+    threading.Thread(target=_end_after_starter, daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     main(*arguments)
+
+
+def _end_after_starter() -> None:
+    """A run that was broken off leaves no process behind."""
+    starter = multiprocessing.parent_process()
+    assert starter is not None
+    starter.join()
+    os._exit(1)

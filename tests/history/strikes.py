@@ -9,7 +9,7 @@ from typing import Literal
 
 Kind = Literal["kill", "stall", "drain", "disconnect", "restart", "lock"]
 ON_SERVERS: dict[Kind, int] = {"kill": 5, "stall": 5, "drain": 3, "disconnect": 2, "restart": 1}
-ON_FILES: dict[Kind, int] = {"kill": 5, "stall": 5, "drain": 3, "lock": 2}
+ON_FILES: dict[Kind, int] = {"kill": 5, "stall": 2, "drain": 3, "lock": 2}  # who is stalled may keep all from writing
 FIRST: tuple[Kind, ...] = ("kill", "stall", "disconnect", "drain", "lock")  # once each, however short the run
 
 

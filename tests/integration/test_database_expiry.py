@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from local_transport.tables import history
-from tests.servers.clock import transport_with_clock
+from tests.servers.clock import advance, transport_with_clock
 from tests.servers.topologies import on_database
 from towpath import NewMessage
 from towpath.operating import Pace, Selection, Warrant
@@ -17,6 +17,7 @@ from towpath.worker import Worker, WorkerOptions
 
 NOW = timedelta(0)
 MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 MODES = {"loose": "none", "line": "ordered", "single": "exclusive"}
 
 
@@ -51,6 +52,13 @@ def work(transport):
     return Worker(transport, list(MODES), WorkerOptions(concurrency=2, once=True)).run().states
 
 
+def by_subscription(seen):
+    found = {}
+    for subscription, payload in seen:
+        found.setdefault(subscription, set()).add(payload)
+    return found
+
+
 def test_a_message_expires_by_the_databases_clock(transport, shift, seen):
     database_now = datetime.now(UTC) + shift
     messages = [
@@ -70,17 +78,26 @@ def test_a_message_expires_by_the_databases_clock(transport, shift, seen):
         assert {tuple(row) for row in connection.execute(discarded)} == {("Expired", 0)}
 
 
-def test_a_delay_goes_by_the_databases_clock(transport, shift, seen):
+def test_a_delay_goes_by_the_databases_clock_and_an_ordered_key_waits_for_it(transport, database_url, shift, seen):
     database_now = datetime.now(UTC) + shift
     transport.publish(
         "documents",
         [
-            NewMessage(payload="now", deliver_after=database_now - MINUTE),
-            NewMessage(payload="later", deliver_after=database_now + MINUTE),
+            NewMessage(payload="later", partition_key="k", deliver_after=database_now + HOUR),
+            NewMessage(payload="past", partition_key="k", deliver_after=database_now - MINUTE),
+            NewMessage(payload="now", partition_key="k"),
+            NewMessage(payload="without a key", deliver_after=database_now + HOUR),
         ],
     )
     work(transport)
-    assert sorted(seen) == [(name, "now") for name in sorted(MODES)]
+    assert by_subscription(seen) == {"loose": {"past", "now"}, "single": {"past", "now"}}
+    advance(database_url, 3_000)
+    assert work(transport) == {}
+    advance(database_url, 700)
+    work(transport)
+    assert by_subscription(seen) == dict.fromkeys(MODES, frozenset({"later", "past", "now", "without a key"}))
+    keyed = [payload for subscription, payload in seen if subscription == "line" and payload != "without a key"]
+    assert keyed == ["later", "past", "now"]
 
 
 def test_a_lease_lasts_by_the_databases_clock(transport, shift):

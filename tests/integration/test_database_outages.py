@@ -354,6 +354,46 @@ def test_a_disk_that_is_full_is_told_of_and_nothing_is_lost(file):
         assert len(transport.consumer("convert").receive(1_000, NOW)) == accepted + 1
 
 
+FILE_LIMIT = """
+import json, resource, sys
+from datetime import timedelta
+from towpath import NewMessage, connect
+from towpath.settlement import Completion, Settled
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+def publish():
+    (result,) = transport.publish("documents", [NewMessage(payload="x" * 3_000)])
+    return result.error
+
+with connect(f"sqlite:///{sys.argv[1]}") as transport:
+    consumer = transport.consumer("convert")
+    assert publish() is None
+    (held,) = consumer.receive(1, timedelta(0))
+    limit(400_000)
+    accepted = 0
+    while (error := publish()) is None:
+        accepted += 1
+    refused = consumer.complete([Completion(delivery=held)])[0]
+    limit(resource.RLIM_INFINITY)
+    settled = refused if isinstance(refused, Settled) else consumer.complete([Completion(delivery=held)])[0]
+    again = publish()
+    left = len(consumer.receive(1_000, timedelta(0)))
+    print(json.dumps([error.code, error.retryable, error.message, repr(settled), again, left - accepted]))
+"""
+
+
+def test_a_file_that_may_not_grow_is_told_of_and_nothing_is_lost(file):
+    """The operating system refuses the write itself, wherever SQLite is just then."""
+    command = [sys.executable, "-c", FILE_LIMIT, file]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=PROJECT, check=True)
+    code, retryable, message, settled, again, beyond = json.loads(done.stdout)
+    assert (code, retryable) == ("TransportUnavailable", True)
+    assert "disk I/O error" in message or "disk is full" in message
+    assert (settled, again, beyond) == (repr(Settled(state="completed")), None, 1)
+
+
 def test_a_file_that_somebody_else_locks_is_told_of_and_can_be_tried_again(file):
     with connect(f"sqlite:///{file}") as transport:
         doing = [Doing(transport, how) for how in ("settle", "claim", "publish")]
