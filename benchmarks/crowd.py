@@ -88,11 +88,16 @@ def prepare(url):
 class Filling:
     """Fills the tables of one database, again and again."""
 
-    def __init__(self, database):
-        self._database = database
+    def __init__(self, url):
+        patient = f"{url}?answer_timeout=900" if url.startswith("postgresql") else url
+        self._database = database = Database(patient)
         self._new = database.dialect.batch("new", {"id": MESSAGE_ID})
         columns = {"n": sa.Integer(), "lane": sa.BigInteger(), "free": sa.Boolean()}
         self._key_rows = database.dialect.batch("keys", columns)
+
+    def close(self):
+        """Close its connections."""
+        self._database.close()
 
     def fill(self, crowd):
         """Replace all deliveries by those of ``crowd``; messages are added as far as they are missing."""
@@ -116,6 +121,15 @@ class Filling:
             connection.execute(sa.update(delivery).values(due_at=later).where(*unlaned))
             connection.execute(sa.delete(tables.touched_lane))
         self.analyze()
+
+    def pages_read(self):
+        """How many pages of tables and indexes were read so far by connections that have ended; 0 on SQLite."""
+        if self._database.engine.dialect.name != "postgresql":
+            return 0
+        counts = ("heap_blks_read", "heap_blks_hit", "idx_blks_read", "idx_blks_hit")
+        query = f"SELECT sum({' + '.join(f'coalesce({name}, 0)' for name in counts)}) FROM pg_statio_user_tables"
+        with self._database.reading() as connection:
+            return int(connection.scalar(sa.text(query)))
 
     def analyze(self):
         """What autovacuum does in time. SQLite has none, and Towpath's plans there go without statistics."""

@@ -26,7 +26,6 @@ from rich.table import Table
 
 from benchmarks.crowd import MODES, Crowd, Filling, key, prepare
 from benchmarks.plot import scatter
-from local_transport.connections import Database
 from local_transport.lanes import lane_of
 from local_transport.looks import Look
 from tests.servers.postgres import fresh_database, private_cluster
@@ -66,7 +65,8 @@ def measured(urls, crowd, seconds):
     """The figures of one crowd, and how many times as much it costs as a small one of the same batches.
 
     The two are measured in turn, batch for batch, each in a database of its own: what else runs on the machine slows
-    both. Times are medians, in milliseconds; rates are for one second.
+    both. Times are medians, in milliseconds; rates are for one second. ``pages`` are those of tables and indexes that
+    a round reads, publishing included, whatever else runs.
     """
     with ExitStack() as ended:
         began = time.monotonic()
@@ -79,12 +79,13 @@ def measured(urls, crowd, seconds):
             large.round()
             small.round()
         for place in (large, small):
-            place.filling.let_nothing_be_due()
+            place.let_nothing_be_due()
         for _ in range(POLLS):
             large.poll()
             small.poll()
         found, least = large.figures(), small.figures()
     compared = {f"{name}_factor": found[f"{name}_ms"] / least[f"{name}_ms"] for name in ("claim", "settle", "idle")}
+    compared["pages_factor"] = found["pages"] / least["pages"] if least["pages"] else None
     return {**found, **compared, "small": least, "filled_in": filled, "load": os.getloadavg()[0]}
 
 
@@ -99,19 +100,22 @@ class Place:
 
     def __init__(self, url, crowd):
         self._crowd = crowd
-        self._database, self._transport = Database(url), connect(url)
-        self.filling, self._look = Filling(self._database), Look(self._database)
+        self._transport = connect(url)
+        self.filling = Filling(url)
         self._keys = {str(lane_of(key(number))): key(number) for number in range(crowd.free)}
         self.counts, self._times = [], {"claim": [], "settle": [], "idle": [], "look": []}
+        self._pages = 0
 
     def __enter__(self):
         self.filling.fill(self._crowd)
         self._consumer = self._transport.consumer(self._crowd.mode)
+        self._look = Look(self._transport._database)
+        self._pages = self.filling.pages_read()
         return self
 
     def __exit__(self, *_):
         self._transport.close()
-        self._database.close()
+        self.filling.close()
 
     def round(self):
         """Claim a batch, publish as many to the same keys, complete the batch."""
@@ -125,6 +129,13 @@ class Place:
         assert {type(answer) for answer in answers} == {Settled}
         self.counts.append(len(held))
 
+    def let_nothing_be_due(self):
+        """The rounds are over; what they have read is counted when their connections end."""
+        self._transport._database.engine.dispose()
+        time.sleep(0.1)
+        self._pages = (self.filling.pages_read() - self._pages) / len(self.counts)
+        self.filling.let_nothing_be_due()
+
     def poll(self):
         """A claim that finds nothing, and the look that all share who wait."""
         assert self._timed("idle", lambda: self._consumer.receive(BATCH, NOW)) == []
@@ -135,7 +146,12 @@ class Place:
         times = {name: statistics.median(taken[WARM:]) for name, taken in self._times.items()}
         batch = statistics.median(self.counts)
         rates = {"claims": batch / times["claim"], "deliveries": batch / (times["claim"] + times["settle"])}
-        return {"batch": batch, **{f"{name}_ms": 1_000 * taken for name, taken in times.items()}, **rates}
+        return {
+            "batch": batch,
+            "pages": self._pages,
+            **{f"{name}_ms": 1_000 * taken for name, taken in times.items()},
+            **rates,
+        }
 
     def _timed(self, name, act):
         start = time.perf_counter()
@@ -151,7 +167,7 @@ def run(options, console):
     """The figures of all crowds by name, those from before included."""
     found = _from_before(options.json)
     deadline = time.monotonic() + 60 * options.minutes
-    sizes = (QUICK_BACKLOGS, QUICK_KEYS) if options.quick else (BACKLOGS, KEYS)
+    sizes = (QUICK_BACKLOGS, QUICK_KEYS) if options.quick else (options.backlogs, options.keys)
     seconds = 0.2 if options.quick else options.seconds
     with ExitStack() as ended:
         for kind in options.databases:
@@ -191,7 +207,8 @@ def _told(figures):
     return (
         f"claim {figures['claim_ms']:.2f} ms of {figures['batch']:.0f} (x {figures['claim_factor']:.2f}), settle "
         f"{figures['settle_ms']:.2f} ms (x {figures['settle_factor']:.2f}), idle {figures['idle_ms']:.2f} ms "
-        f"(x {figures['idle_factor']:.2f}), look {figures['look_ms']:.2f} ms; {figures['claims']:,.0f} claims/s; "
+        f"(x {figures['idle_factor']:.2f}), look {figures['look_ms']:.2f} ms; "
+        f"{figures['pages']:,.0f} pages; {figures['claims']:,.0f} claims/s; "
         f"filled in {figures['filled_in']:.0f} s, load {figures['load']:.1f}"
     )
 
@@ -199,12 +216,14 @@ def _told(figures):
 def table(found):
     """All figures."""
     names = ("claim", "settle", "idle")
-    drawn = Table("", "mode", "backlog", "keys", "due", *(f"{name} ms (x)" for name in names), "look ms", "claims/s")
+    titles = (*(f"{name} ms (x)" for name in names), "look ms", "pages (x)", "claims/s")
+    drawn = Table("", "mode", "backlog", "keys", "due", *titles)
     for one in found.values():
         keys = "" if one["mode"] == "none" else f"{one['keys']:,}"
         cells = [f"{one['backlog']:,}", keys, "1 %" if one["blocked"] else "all"]
         cells += [f"{one[f'{name}_ms']:.2f} ({one[f'{name}_factor']:.2f})" for name in names]
-        drawn.add_row(one["database"], one["mode"], *cells, f"{one['look_ms']:.2f}", f"{one['claims']:,.0f}")
+        pages = f"{one['pages']:,.0f} ({one['pages_factor']:.2f})" if one["pages_factor"] else ""
+        drawn.add_row(one["database"], one["mode"], *cells, f"{one['look_ms']:.2f}", pages, f"{one['claims']:,.0f}")
     return drawn
 
 
@@ -228,6 +247,8 @@ def arguments():
     options.add_argument("--seconds", type=float, default=2.0, help="for each case")
     options.add_argument("--minutes", type=float, default=60.0, help="no further case is begun after so many")
     options.add_argument("--databases", nargs="*", default=list(DATABASES), choices=list(DATABASES))
+    options.add_argument("--backlogs", nargs="*", type=int, default=BACKLOGS)
+    options.add_argument("--keys", nargs="*", type=int, default=KEYS)
     options.add_argument("--modes", nargs="*", default=list(MODES), choices=list(MODES))
     return options
 
