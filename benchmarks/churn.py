@@ -35,7 +35,7 @@ from towpath.settlement import Completion
 
 ROOT = Path(__file__).parent.parent
 NOW = timedelta(0)
-BATCH, CALL, KEYS = 100, 1_000, 1_000
+BATCH, CALL = 100, 1_000
 WARM_SECONDS = 10.0
 WINDOWS = 10
 SWEEP_SECONDS = 30.0
@@ -101,16 +101,16 @@ class Worker:
             self._swept_at = time.monotonic()
 
 
-def publish(url, mode, waiting):
+def publish(url, mode, options):
     """The process beside it: a call of 1,000 for every line of standard input."""
     with connect(url) as transport:
         numbers = iter(range(1_000_000_000))
 
         def call():
-            new = [NewMessage(payload="x" * 80, partition_key=key(next(numbers) % KEYS)) for _ in range(CALL)]
+            new = [NewMessage(payload="x" * 80, partition_key=key(next(numbers) % options.keys)) for _ in range(CALL)]
             assert {result.status for result in transport.publish(mode, new)} == {"accepted"}
 
-        for _ in range(waiting // CALL):
+        for _ in range(options.waiting // CALL):
             call()
         print("ready", flush=True)
         for _line in sys.stdin:
@@ -123,7 +123,7 @@ def working(server, mode, options):
     with fresh_database(server) as url:
         prepare(url)
         command = [sys.executable, "-m", "benchmarks.churn", "publish", "--url", url, "--modes", mode]
-        command += ["--waiting", str(options.waiting)]
+        command += ["--waiting", str(options.waiting), "--keys", str(options.keys)]
         publisher = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             assert publisher.stdout.readline() == "ready\n"
@@ -225,6 +225,7 @@ def main():
     options.add_argument("what", choices=("bloat", "snapshot", "publish"))
     options.add_argument("--deliveries", type=int, default=1_000_000)
     options.add_argument("--waiting", type=int, default=20_000, help="deliveries that are there all the time")
+    options.add_argument("--keys", type=int, default=1_000)
     options.add_argument("--seconds", type=float, default=300.0, help="how long the transaction stays open")
     options.add_argument("--pace", type=float, default=0.0, help="deliveries a second; 0 is as many as can be")
     options.add_argument("--modes", nargs="*", default=list(MODES), choices=list(MODES))
@@ -232,7 +233,7 @@ def main():
     options.add_argument("--url", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.what == "publish":
-        publish(chosen.url, chosen.modes[0], chosen.waiting)
+        publish(chosen.url, chosen.modes[0], chosen)
         return
     measure = {"bloat": bloat, "snapshot": snapshot}[chosen.what]
     with private_cluster() as server:

@@ -25,5 +25,5 @@ def test_claims_in_a_crowd_are_compared_with_those_of_a_small_one_and_drawn(tmp_
 
 
 def test_sizes_of_tables_are_told_while_deliveries_go_through_them(postgres_server):
-    found = churn.bloat(postgres_server, "ordered", Namespace(deliveries=1_000, waiting=1_000, pace=0.0))
+    found = churn.bloat(postgres_server, "ordered", Namespace(deliveries=1_000, waiting=1_000, keys=100, pace=0.0))
     assert [step["bytes"]["towpath_delivery"] > 0 for step in found["steps"]] == [True] * churn.WINDOWS
