@@ -37,6 +37,8 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=500)
     parser.add_argument("--lease", type=int, default=3, help="seconds of a lease")
     parser.add_argument("--minutes", type=float, default=60, help="the storm ends after so many at the latest")
+    parser.add_argument("--strikes", type=int, default=30, help="so many at least")
+    parser.add_argument("--pause", type=float, default=8.0, help="seconds between two strikes, at most")
     parser.add_argument("--keep", action="store_true", help="keep the history of a good run too")
     parser.add_argument("--check", type=Path, help="check the history in this folder instead of running")
     options = parser.parse_args()
@@ -52,7 +54,8 @@ def main() -> int:
             keys=options.keys,
             lease_seconds=options.lease,
         )
-        told = run(plan, folder, Length(strikes=30, pause=8.0, seconds=options.minutes * 60), cluster, _Progress().say)
+        length = Length(strikes=options.strikes, pause=options.pause, seconds=options.minutes * 60)
+        told = run(plan, folder, length, cluster, _Progress().say)
     code = _judged(folder, plan, told)
     if code == 0 and not options.keep:
         shutil.rmtree(folder)

@@ -10,13 +10,12 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psycopg
-import sqlalchemy as sa
 
 from local_transport import DatabaseTransport
 from local_transport.connections import Database
@@ -34,17 +33,20 @@ from towpath.operating import SubscriptionStats
 LOOK_SECONDS = 0.1
 STATS_SECONDS = 2.0
 NEARLY = 0.02  # of the deliveries still to come, when the storm may end
+PROGRESS_SECONDS = 8.0  # that a strike waits for deliveries to end, at most
 PATIENCE = 120.0  # seconds without any progress at the end, then what waits is stuck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Length:
     """How long the storm lasts: until so many strikes have fallen, and after them until all is published and nearly all
-    is done, or the storm has raged for ``seconds``. Between two strikes is a pause of at most ``pause`` seconds.
+    is done, or the storm has raged for ``seconds``. Between two strikes is a pause of at most ``pause`` seconds, and
+    so many ``deliveries`` end, where that does not take too long.
     """
 
     strikes: int
     pause: float
+    deliveries: int = 0
     seconds: float = 0.0
 
 
@@ -117,6 +119,7 @@ class _Storm:
         self._stalls: list[tuple[float, Member]] = []
         self._told = Told()
         self._looked_at = 0.0
+        self._ended_before = 0
 
     def rage(self, length: Length, say: Callable[[str], None]) -> Told:
         """Strike until it has been long enough."""
@@ -126,6 +129,7 @@ class _Storm:
             weights.pop("restart", None)
         for strike in strikes(self._plan.random("strikes"), weights, self._plan.lease_seconds):
             self._wait(strike.pause * length.pause, say)
+            self._let_end(length.deliveries, say)
             raged = time.monotonic() - started
             if self._told.strikes.total() >= length.strikes and (raged >= length.seconds or self._is_nearly_done()):
                 break
@@ -165,6 +169,17 @@ class _Storm:
             if (left := until - time.monotonic()) <= 0:
                 return
             time.sleep(min(left, LOOK_SECONDS))
+
+    def _let_end(self, deliveries: int, say: Callable[[str], None]) -> None:
+        """Wait until so many more have ended since this was called last."""
+        until = time.monotonic() + PROGRESS_SECONDS
+        while (ended := self._ended()) < self._ended_before + deliveries and time.monotonic() < until:
+            self._wait(LOOK_SECONDS, say)
+        self._ended_before = ended
+
+    def _ended(self) -> int:
+        self._stats()
+        return sum((row.completed or 0) + (row.discarded or 0) for row in self._told.stats)
 
     def _end_stalls(self, now: float) -> None:
         for at, member in [stall for stall in self._stalls if stall[0] <= now]:
@@ -240,13 +255,8 @@ class _Storm:
 
     def _lock(self, seconds: float) -> None:
         """Keep everybody from writing, as a slow transaction of somebody's would."""
-        with closing(Database(self._plan.url)) as database, database.engine.connect() as connection:
-            try:
-                connection.execution_options(towpath_immediate=True).execute(sa.text("SELECT 1"))
-                time.sleep(seconds)
-                connection.rollback()
-            except sa.exc.OperationalError:
-                return  # somebody else had it for longer
+        with closing(Database(self._plan.url)) as database, suppress(TransportUnavailable), database.writing():
+            time.sleep(seconds)
 
 
 def _is_left(row: SubscriptionStats) -> bool:

@@ -36,7 +36,9 @@ def _run() -> tuple[Path, Plan, Recorder]:
 
 def _act(plan: Plan, random: Random, context: Context) -> Outcome | None:
     chance = random.random()
-    if chance < 0.86:
+    if context.attempt > 1 and random.random() < 0.1:  # whoever held it before may be about to settle
+        time.sleep(plan.lease_seconds * random.uniform(0.1, 0.8))
+    elif chance < 0.86:
         time.sleep(random.uniform(0, 0.004))
     elif chance < 0.94:
         time.sleep(random.uniform(0.02, 0.05))

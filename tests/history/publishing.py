@@ -122,7 +122,7 @@ class Publisher:
         transaction = f"{self._number}-{index}-{time.monotonic_ns()}"
         size = max(1, len(messages) // random.randint(1, 3))
         try:
-            with self._database.engine.connect() as connection:
+            with self._database.translated(), self._database.engine.connect() as connection:
                 for start in range(0, len(messages), size):
                     self._enlist(index, messages[start : start + size], transaction, connection)
                 time.sleep(random.random() * (0.02 if self._plan.is_sqlite else 0.3))

@@ -26,7 +26,7 @@ from towpath.settlement import Completion, Settled
 from towpath.worker import Worker, WorkerOptions
 
 NOW = timedelta(0)
-PATIENCE = 60.0
+PATIENCE = 240.0
 NUMBERS = itertools.count()
 CONNECTED = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'towpath' AND datname = current_database()"
 

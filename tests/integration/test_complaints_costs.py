@@ -25,7 +25,7 @@ from towpath import connect
 from towpath.settlement import Completion, Failure, Retrial, Settled
 
 NOW, HOUR = timedelta(0), timedelta(hours=1)
-PATIENCE = 60
+PATIENCE = 240
 BATCH = 10
 MANY = 50_000
 FREE = 100  # one of so many keys is free where most are blocked

@@ -24,7 +24,7 @@ from towpath.settlement import Completion, Settled
 
 PROJECT = Path(__file__).parents[2]
 NOW = timedelta(0)
-PATIENCE = 120
+PATIENCE = 300
 LEASE_SECONDS, BACKOFF_SECONDS = 60, 10
 MODES = {"line": "ordered", "loose": "none", "single": "exclusive"}
 KEYS, PER_KEY, HELD = 4, 3, 4  # HELD: the worker's threads for each subscription

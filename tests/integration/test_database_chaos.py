@@ -9,7 +9,7 @@ from tests.history.events import read
 from tests.history.plan import Plan
 
 SEED = 4
-STORM = Length(strikes=6, pause=2.0)  # one of each kind, and two more
+STORM = Length(strikes=6, pause=1.5, deliveries=200)  # one of each kind, and two more
 
 
 @pytest.mark.timeout(900)

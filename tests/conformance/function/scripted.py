@@ -29,6 +29,7 @@ def handle(message: Message, context: Context) -> Outcome | None:
     script = payload.get("scripts", {}).get(context.subscription) or payload.get("script", ["complete"])
     action, _, argument = script[min(context.attempt, len(script)) - 1].partition(":")
     started = now()
+    announce(message, context)
     try:
         return act(action, argument, context)
     finally:
@@ -106,6 +107,14 @@ def spend(action: str, argument: str, context: Context) -> Outcome | None:
             while not Path(argument).exists():
                 time.sleep(0.02)
             return None
+        case "dead_letter_after":
+            while not Path(argument).exists():
+                time.sleep(0.02)
+            return DeadLetter("scripted dead letter, too late")
+        case "ignore":
+            while "CONFORMANCE_WAIT" in os.environ:  # also when it is told to stop
+                time.sleep(0.02)
+            return None
         case "sleep":
             time.sleep(float(argument))
             return None
@@ -154,6 +163,13 @@ def typed(message: Message[Order], context: Context) -> Outcome | None:
 def now() -> float:
     """Seconds since the epoch, as the harness counts them."""
     return time.time() + float(os.environ.get("CONFORMANCE_SHIFT", "0"))
+
+
+def announce(message: Message, context: Context) -> None:
+    """Leave a file in the folder that ``CONFORMANCE_STARTED`` names, if any: for who waits until a handler runs."""
+    folder = os.environ.get("CONFORMANCE_STARTED")
+    if folder:
+        (Path(folder) / f"{context.subscription}-{context.attempt}-{message.id}").touch()
 
 
 def observe(observation: dict[str, Any]) -> None:
