@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit conformance agreement bench soak check format mutate coverage lock clean
+.PHONY: help setup demo test unit conformance agreement bench scale soak check format mutate coverage lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -43,6 +43,12 @@ bench: setup ## Measure the database transport beside its peers (about 20 minute
 	$(BIN)/uv pip install --quiet --python .tools/bench/bin/python --requirements requirements.lock --requirements benchmarks/peers.lock
 	$(BIN)/uv pip install --quiet --python .tools/bench/bin/python --no-deps --editable .
 	.tools/bench/bin/python -m benchmarks.database
+
+scale: setup ## Measure claims with 1,000 to 1,000,000 waiting (about an hour; goes on where it was interrupted)
+	@mkdir -p .tools
+	$(BIN)/python -m benchmarks.scale --json .tools/scale.json --plot docs/scale.svg
+	$(BIN)/python -m benchmarks.churn bloat
+	$(BIN)/python -m benchmarks.churn snapshot
 
 soak: setup ## Kill, stall and cut off processes for long and check the history: make soak [SEED=1] [MESSAGES=50000]
 	$(BIN)/python -m tests.history --database postgresql $(if $(SEED),--seed $(SEED)) $(if $(MESSAGES),--messages $(MESSAGES))

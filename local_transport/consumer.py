@@ -65,6 +65,7 @@ class DatabaseConsumer:
         self._applied = self._current()
         self._claims = self._claims_of(self._applied)
         self._repeats = Repeats(means.database, means.monotonic)
+        self._all_taken_at: int | None = None  # how often it had rung before a claim that found too few
         self._stopped = False
 
     @property
@@ -77,21 +78,27 @@ class DatabaseConsumer:
     def receive(self, limit: int, wait: timedelta) -> list[Delivery]:
         """At most ``limit`` deliveries, leased; waits up to ``wait`` for a first one. Raises ``TransportUnavailable``.
 
-        What is due already is answered at once. After ``stop_receiving`` or ``close`` the answer is empty.
+        What is due already is answered at once; but while nothing was heard of since a claim found less than it asked
+        for, one that may wait leaves it to the look, which comes soon. After ``stop_receiving`` or ``close`` the answer
+        is empty.
         """
         deadline = self._means.monotonic() + wait.total_seconds()
         wakeups, in_vain = self._means.wakeups, 0
         while not (self._stopped or wakeups.closed):
             rings = wakeups.rings(self._applied.id)
-            deliveries = self._claim(limit, leave_out=wait > timedelta(0) and in_vain < _IN_VAIN)
+            if in_vain or wait <= timedelta(0) or rings != self._all_taken_at:
+                claimed = self._claim(limit, leave_out=wait > timedelta(0) and in_vain < _IN_VAIN)
+                self._all_taken_at = rings if claimed.count < limit else None
+                if claimed.deliveries:
+                    return claimed.deliveries
             left = deadline - self._means.monotonic()
-            if deliveries or left <= 0:
-                return deliveries
+            if left <= 0:
+                return []
             wakeups.wait(self._applied, rings, left, after_a_ring=in_vain > 0)
             in_vain += 1
         return []
 
-    def _claim(self, limit: int, *, leave_out: bool) -> list[Delivery]:
+    def _claim(self, limit: int, *, leave_out: bool) -> Claimed:
         """Claim, and again while a claim only ended deliveries or was refused for an outdated policy.
 
         Who does not wait is told all there is; who waits may leave out what a look would tell of soon enough.
@@ -100,10 +107,8 @@ class DatabaseConsumer:
             claim = self._claims.claim if leave_out else self._claims.claim_all
             claimed = run_again(partial(claim, limit), self._means.random)
             self._end(claimed)
-            if claimed.deliveries:
-                return claimed.deliveries
-            if not claimed.count and not self._is_outdated():
-                return []
+            if claimed.deliveries or (not claimed.count and not self._is_outdated()):
+                return claimed
 
     def _is_outdated(self) -> bool:
         """Whether another policy is applied by now; then the next claim goes by that."""

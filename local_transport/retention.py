@@ -32,6 +32,7 @@ _LETTERS: Final = 500  # in one transaction
 _ROWS: Final = 2_000  # of what is only removed
 _DAY: Final = 86_400.0
 _RETENTION: Final = "Retention"
+_ONE: Final[sa.ColumnElement[int]] = sa.literal_column("1", sa.Integer())
 
 _KEPT: Final[Columns] = {"id": sa.Integer(), "seconds": sa.Float()}
 
@@ -56,9 +57,11 @@ class _Overdue:
     def __init__(self, dialect: Dialect, owner: sa.Column[Any], since: sa.Column[Any]) -> None:
         self._kept = dialect.batch("kept", _KEPT)
         row = self._kept.rows.c
-        before = Later(moment(), -row.seconds)
-        overdue = sa.exists().where(owner == row.id, since <= before)
-        self._look: Statement = dialect.statement(sa.select(row.id).where(overdue))
+        # Not whether any is older: PostgreSQL takes those for a third of the table, and reads all of it to find one.
+        oldest = (
+            sa.select(since).where(owner == row.id, since.is_not(None)).order_by(since).limit(_ONE).scalar_subquery()
+        )
+        self._look: Statement = dialect.statement(sa.select(row.id).where(oldest <= Later(moment(), -row.seconds)))
 
     def first(self, connection: Connection, kept: Sequence[_Kept]) -> _Kept | None:
         """One of ``kept`` that has such rows."""

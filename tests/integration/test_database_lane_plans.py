@@ -1,23 +1,22 @@
 """The plans of all that claims, settles and publishes keys, on PostgreSQL with 10,000 keys, most of them blocked."""
 
-import re
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 
 from local_transport.connections import Database
+from local_transport.looks import Look
 from local_transport.schema import upgrade
+from tests.servers.plans import HOW, assert_none_reads_all_of, planned, settle_in_every_way
 from tests.servers.postgres import fresh_database
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
-from towpath.ports import Extension
-from towpath.settlement import Completion, DeadLettering, Discard, Failure, Release, Retrial, Settled
+from towpath.settlement import Completion
 
 NOW = timedelta(0)
 DELIVERIES, KEYS, FREE = 100_000, 10_000, 1_000
-FAILURE = Failure(type="E", message="m")
 
 FILL = """
 INSERT INTO towpath_message (id, published_at, topic_id, body)
@@ -57,45 +56,11 @@ def crowded(request, postgres_server):
         yield url
 
 
-@contextmanager
-def planned(url, how):
-    """A transport, and the plans of all that it runs, as the server makes them in one way or another."""
-    plans = []
-    with connect(f"{url}?prepare_threshold=0") as transport:
-
-        @sa.event.listens_for(transport._database.engine, "connect")
-        def explain_everything(connection, _entry):
-            for statement in (
-                "LOAD 'auto_explain'",
-                "SET auto_explain.log_min_duration = 0",
-                "SET auto_explain.log_level = notice",
-                f"SET plan_cache_mode = {how}",
-            ):
-                connection.execute(statement)
-            connection.commit()
-            connection.add_notice_handler(lambda notice: plans.append(notice.message_primary))
-
-        transport._database.engine.dispose()
-        yield transport, plans
-
-
-def settle(consumer, how, count, make):
-    held = consumer.receive(count, NOW)
-    assert len(held) == count
-    assert {type(answer) for answer in getattr(consumer, how)([make(one) for one in held])} == {Settled}
-
-
-@pytest.mark.parametrize("how", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("how", HOW)
 def test_no_statement_about_keys_reads_all_deliveries_or_lanes(crowded, how):
     """Whether planned for these values or, as a prepared statement may be, for any."""
     with planned(crowded, how) as (transport, plans):
-        consumer = transport.consumer("convert")
-        settle(consumer, "complete", 50, lambda one: Completion(delivery=one))
-        settle(consumer, "retry", 20, lambda one: Retrial(delivery=one, delay=timedelta(hours=1), failure=FAILURE))
-        settle(consumer, "dead_letter", 20, lambda one: DeadLettering(delivery=one, reason="bad"))
-        settle(consumer, "discard", 20, lambda one: Discard(delivery=one, reason="Expired"))
-        settle(consumer, "release", 20, lambda one: Release(delivery=one))
-        settle(consumer, "extend", 20, lambda one: Extension(delivery=one))
+        settle_in_every_way(transport, "convert", crowded, 20)
         new = [NewMessage(payload=i, partition_key=f"{how}-{i % 60}") for i in range(100)]
         for topic in ("documents", "few", "few"):  # the last time to lanes that are there
             transport.publish(topic, new)
@@ -104,14 +69,16 @@ def test_no_statement_about_keys_reads_all_deliveries_or_lanes(crowded, how):
         drained = transport.consumer("drained")
         while held := drained.receive(100, NOW):  # until its lanes are gone
             drained.complete([Completion(delivery=one) for one in held])
-    own = [plan for plan in plans if "towpath_delivery" in plan or "towpath_lane" in plan]
-    assert_all_are_there(own)
-    for plan in own:
-        assert not re.search(r"Seq Scan on towpath_(delivery|lane)( |$)", plan, re.MULTILINE), plan
+        Look(transport._database).take([1, 2])
+        transport.sweep()
+    assert_all_are_there(plans)
+    assert_none_reads_all_of(plans, "delivery", "lane", "message")
 
 
 def assert_all_are_there(plans):
-    """The plans of a claim, settles, publishes, of lanes that are set right and of lanes that were touched."""
+    """The plans of a claim, settles, publishes, of lanes that are set right and lanes that were touched, of a look
+    and of a sweep.
+    """
     for part in (
         "Index Scan using towpath_lane_due",
         "CTE of_held_lanes",
@@ -119,6 +86,9 @@ def assert_all_are_there(plans):
         "Insert on towpath_lane",
         "Delete on towpath_touched_lane",
         "Insert on towpath_delivery",
+        "Insert on towpath_delivery_detail",
+        "Function Scan on unnest waiting",
+        "towpath_delivery_ending",
     ):
         assert any(part in plan for plan in plans), part
 

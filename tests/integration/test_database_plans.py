@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from local_transport.connections import Database
 from local_transport.looks import Look
 from local_transport.schema import upgrade
+from tests.servers.plans import HOW, assert_none_reads_all_of, planned, settle_in_every_way
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
-from towpath.settlement import Completion, Failure, Release, Retrial
 
 NOW = timedelta(0)
 WAITING = 100_000
@@ -107,31 +107,25 @@ def test_a_look_reads_one_entry_of_each_index_for_each_subscription(crowded, exp
     assert "Seq Scan on towpath_lane" not in plan
 
 
-def test_the_plan_is_the_same_when_the_server_plans_a_prepared_statement_for_any_values(crowded, postgres_url):
-    plans = []
-    transport = connect(f"{postgres_url}?prepare_threshold=0")
-
-    @sa.event.listens_for(transport._database.engine, "connect")
-    def explain_everything(connection, _entry):
-        for statement in (
-            "LOAD 'auto_explain'",
-            "SET auto_explain.log_min_duration = 0",
-            "SET auto_explain.log_level = notice",
-            "SET plan_cache_mode = force_generic_plan",
-        ):
-            connection.execute(statement)
-        connection.commit()
-        connection.add_notice_handler(lambda notice: plans.append(notice.message_primary))
-
-    transport._database.engine.dispose()
-    consumer = transport.consumer("convert")
-    batch = [Completion(delivery=held) for held in consumer.receive(50, NOW)]
-    consumer.complete(batch)
-    transport.close()
-    claim, complete = [plan for plan in plans if "on towpath_delivery" in plan]
-    assert re.search(r"Index Cond: .*subscription_id = \(?\$\d+", claim), claim  # planned without the values
-    assert_uses(claim, "Index Scan using towpath_delivery_due")
-    assert_uses(complete, "Index Scan using towpath_delivery_pkey")
+@pytest.mark.parametrize("how", HOW)
+def test_no_statement_reads_a_whole_table_whichever_way_the_server_plans_it(crowded, postgres_url, how):
+    """Claims, settles of every kind, publishes, a look and a sweep: for their values or, once prepared, for any."""
+    ids = [subscription.id for subscription in crowded[0]._reader.last.subscriptions.values()]
+    with planned(postgres_url, how) as (transport, plans):
+        settle_in_every_way(transport, "convert", postgres_url, 20)
+        new = [NewMessage(payload=i, deduplication_key=f"{how}-{i}") for i in range(100)]
+        assert {result.status for result in transport.publish("documents", new)} == {"accepted"}
+        Look(transport._database).take(ids)
+        transport.sweep()
+    assert_none_reads_all_of(plans, "delivery", "message")
+    claims = [plan for plan in plans if "CTE due" in plan]
+    assert len(claims) == 7
+    for claim in claims:
+        assert_uses(claim, "Index Scan using towpath_delivery_due")
+        value = r"\(?\$\d+" if how == "force_generic_plan" else r"\d+"
+        assert re.search(rf"Index Cond: .*subscription_id = {value}.*due_at <= ", claim), claim  # not as a filter
+    for index in ("pkey", "ending", "expiring", "dead"):
+        assert any(f"towpath_delivery_{index} " in plan for plan in plans), index
 
 
 def test_a_claim_reads_few_pages_however_many_deliveries_wait(crowded):
@@ -155,32 +149,7 @@ def _index_entries(database):
         return connection.scalar(sa.text(query))
 
 
-@pytest.mark.parametrize("how", ["complete", "retry", "release"])
-def test_settling_a_batch_finds_each_delivery_by_its_key(crowded, explained, how):
-    transport, _ = crowded
-    consumer = transport.consumer("convert")
-    failure = Failure(type="E", message="m")
-    make = {
-        "complete": lambda held: Completion(delivery=held),
-        "retry": lambda held: Retrial(delivery=held, delay=NOW, failure=failure),
-        "release": lambda held: Release(delivery=held),
-    }[how]
-    batch = [make(held) for held in consumer.receive(50, NOW)]
-    results, (plan,) = explained(lambda: getattr(consumer, how)(batch))
-    assert len(results) == 50
-    assert_uses(plan, "towpath_delivery_pkey")
-
-
-def test_a_publish_scans_no_table(crowded, explained):
-    transport, _ = crowded
-    _, plans = explained(lambda: transport.publish("documents", [NewMessage(payload=i) for i in range(100)]))
-    assert len(plans) == 1
-    assert "Seq Scan" not in plans[0]
-
-
-def test_dead_letters_and_the_sweep_have_indexes_of_their_own(crowded, explained):
+def test_dead_letters_are_listed_by_an_index_of_their_own(crowded, explained):
     transport, _ = crowded
     _, (listing,) = explained(lambda: transport.operator().dead_letters("convert", 50))
     assert_uses(listing, "towpath_delivery_dead")
-    _, (sweep,) = explained(transport.sweep)
-    assert_uses(sweep, "towpath_delivery_ending")

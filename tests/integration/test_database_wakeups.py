@@ -261,9 +261,9 @@ def test_a_wrong_value_is_refused_at_once(tmp_path, url):
 
 
 @contextmanager
-def waiting(transport, name="convert", wait=LONG):
+def waiting(transport, name="convert", wait=LONG, consumer=None):
     """A receive that waits by now, on a thread; gives its future."""
-    lookout, consumer = transport._wakeups._lookout, transport.consumer(name)
+    lookout, consumer = transport._wakeups._lookout, consumer or transport.consumer(name)
     pool = ThreadPoolExecutor(1)
     future = pool.submit(consumer.receive, 10, wait)
     assert eventually(lambda: future.done() or consumer._applied.id in lookout._waited_for())
@@ -308,6 +308,35 @@ def test_without_word_a_look_finds_what_another_process_publishes(applied):
         published(other)
         assert len(receive.result(PATIENCE)) == 1
         assert own._wakeups._lookout._longest == DEAF_SECONDS
+
+
+def test_a_receive_that_may_wait_claims_only_if_something_was_heard_since_a_claim_that_took_all(applied):
+    claims = []
+
+    def note_claim(_connection, _cursor, statement, parameters, *_):
+        if "policy" in parameters or "towpath_subscription.revision = " in statement:
+            claims.append(statement)
+
+    with connect(applied) as own:
+        consumer = own.consumer("convert")
+        published(own, *[NewMessage(payload=i) for i in range(3)])
+        assert [len(consumer.receive(2, LONG)) for _ in range(2)] == [2, 1]  # the first may have left some
+        event.listen(own._database.engine, "before_cursor_execute", note_claim)
+        assert consumer.receive(2, NOW) == []  # one that may not wait does
+        assert claims
+        claims.clear()
+        with waiting(own, consumer=consumer) as receive:
+            assert not claims
+            published(own)
+            assert len(receive.result(PATIENCE)) == 1
+
+
+def test_a_look_finds_what_comes_without_word_after_a_claim_that_took_all(applied):
+    with connect(with_option(applied, "wakeups=off")) as own, connect(applied) as other:
+        consumer = own.consumer("convert")
+        for _ in range(3):
+            published(other)
+            assert len(consumer.receive(2, LONG)) == 1
 
 
 def test_nothing_is_lost_while_the_listening_connection_is_ended_again_and_again(on_postgresql):
