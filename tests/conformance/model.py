@@ -18,7 +18,7 @@ from towpath.settlement import CancelRequested, LeaseLost, Settled
 TICK_SECONDS = 2_000
 LEASE_SECONDS = 3_000
 BACKOFF_SECONDS = 2_400
-MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 2
 
 LEASE_TICKS = 2
 AGAIN_TICKS = 3

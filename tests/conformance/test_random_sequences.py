@@ -64,7 +64,7 @@ WORKER, DELAY = st.sampled_from([0, 1]), st.sampled_from([0, 1, 2])
 PICKS = st.lists(st.integers(0, 5), min_size=1, max_size=2)
 STEPS = {
     "receive": {"limit": st.sampled_from([100, 100, 2, 1]), "worker": WORKER},
-    "let_time_pass": {"ticks": st.sampled_from([2, 1, 3]), "sweeps": st.sampled_from([False, False, True])},
+    "let_time_pass": {"ticks": st.sampled_from([2, 1, 3]), "sweeps": st.booleans()},
     "publish": {
         "keys": st.lists(st.sampled_from(["a", "a", "b", None]), min_size=1, max_size=3),
         "delay": st.sampled_from([0, 0, 0, 0, 1]),
