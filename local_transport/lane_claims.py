@@ -29,9 +29,12 @@ _AGAIN_SECONDS: Final = 0.1  # when a lane is looked at again that had nothing d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What a look at the lanes brought: deliveries, how many lanes are due after all, and what else there is to do."""
+    """What a look at the lanes brought: deliveries, how many lanes had none, or are due after all, and what else there
+    is to do.
+    """
 
     claimed: Claimed
+    emptied: int
     freed: int
     touched: bool
     unlaned: bool
@@ -83,7 +86,7 @@ class PartitionedClaims:
                 claimed += from_unlaned(limit - claimed.count)
             elif found.unlaned:
                 self._unlaned_first = True
-            if not (found.freed or woken):
+            if not (found.freed or woken or (found.emptied and not claimed.count)):
                 break
         return claimed
 
@@ -126,6 +129,7 @@ class LaneClaims:
         rows, freed = self._lanes.change(self._plan, parameters, self._emptied)
         self._front.walked(walk, min((row.was_due_at for row in rows if row.was_due_at is not None), default=None))
         return _Found(
+            emptied=len(self._emptied(rows).lanes),
             claimed=self._leasing.claimed([row for row in rows if row.state is not None]),
             freed=freed,
             touched=rows[0].touched,
@@ -197,4 +201,4 @@ def _rows(chosen: FromClause, leased: FromClause) -> sa.Select[Any]:
 
 
 _OF_LEASE: Final = ("state", "lease_expires_at", "message_ordinal")
-_NOTHING: Final = _Found(claimed=Claimed(), freed=0, touched=False, unlaned=False)
+_NOTHING: Final = _Found(claimed=Claimed(), emptied=0, freed=0, touched=False, unlaned=False)

@@ -106,12 +106,18 @@ class Settles:
         return self._acknowledge.run(subscription_id, [(held, ()) for held in deliveries], "discarded")
 
     def renew(self, subscription_id: int, renewals: Sequence[Renewal]) -> list[SettleResult]:
-        """Held for another lease from now on; what the progress reports is kept, what it leaves out stays."""
-        rows = [
-            (r.delivery, (r.lease_seconds, r.lease_seconds + r.backoff_seconds, *_progress_values(r.progress)))
-            for r in renewals
-        ]
-        return self._renew.run(subscription_id, rows, "leased")
+        """Held for another lease from now on; what the progress reports is kept, what it leaves out stays.
+
+        One of each lane at a time: of several whose time is over the first has the lane again, and refuses the others.
+        """
+        answers: dict[int, SettleResult] = {}
+        left = dict(enumerate(renewals))
+        while left:
+            batch = _first_of_each_lane(left)
+            rows = [(r.delivery, _renewal_values(r)) for r in batch.values()]
+            answers |= zip(batch, self._renew.run(subscription_id, rows, "leased"), strict=True)
+            left = {place: renewal for place, renewal in left.items() if place not in batch}
+        return [answers[place] for place in range(len(renewals))]
 
 
 class _Settle:
@@ -190,6 +196,20 @@ def _answer(proof: _Proof, done: set[_Proof], cancelled: frozenset[_Proof], stat
         done.remove(proof)  # the same delivery twice in a batch is settled once
         return Settled(state=state)
     return CancelRequested() if proof in cancelled else LeaseLost()
+
+
+def _first_of_each_lane(renewals: Mapping[int, Renewal]) -> dict[int, Renewal]:
+    """By their places; those without a lane are not in each other's way."""
+    first: dict[str, int] = {}
+    for place, renewal in renewals.items():
+        lane = renewal.delivery.lease_token.partition(".")[2]
+        first.setdefault(lane or f"none, {place}", place)
+    return {place: renewals[place] for place in first.values()}
+
+
+def _renewal_values(renewal: Renewal) -> tuple[Any, ...]:
+    hidden = renewal.lease_seconds + renewal.backoff_seconds
+    return renewal.lease_seconds, hidden, *_progress_values(renewal.progress)
 
 
 def _progress_values(progress: Progress | None) -> tuple[Any, ...]:

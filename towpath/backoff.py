@@ -11,6 +11,8 @@ from towpath.limits import MAX_RETRY_SECONDS
 
 Random = Callable[[], float]  # uniform in [0, 1), as random.random
 
+_MOST_DOUBLINGS = 1_000  # a float cannot hold 2 ** 1,024, and nothing bounds how often SQS hands out a message
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackOff:
@@ -37,7 +39,7 @@ class BackOff:
         """The whole seconds within the upper half of the attempt's cap; where there are none, the first above."""
         if self.base_seconds <= 0:
             return range(1)
-        cap = min(self.max_seconds, self.base_seconds * 2.0 ** (attempt - 1), MAX_RETRY_SECONDS)
+        cap = min(self.max_seconds, self.base_seconds * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS), MAX_RETRY_SECONDS)
         shortest = max(1, ceil(cap / 2))
         return range(shortest, max(shortest, floor(cap)) + 1)
 

@@ -148,7 +148,8 @@ class Model:
         ended = {one for one in open_before if left.get(one, "gone") in ("gone", "dead")}
         assert not ended & set(taken), "what came is gone"
         assert set(taken) <= open_before, "what came was over, or was never published"
-        full = bool(ended) or len(came) == limit  # behind what it ended more may be due by now
+        keys = len({d.key for d in self.all if d.key is not None})
+        full = bool(ended) or len(came) == limit or limit <= keys  # behind those it ended, or whose deliveries wait
         while ended or taken:
             eligible = self.eligible()
             met = [d for d in eligible if d.id in ended] or [d for d in eligible if d.id in taken]

@@ -71,6 +71,7 @@ def eventually(condition):
         time.sleep(0.1)
 
 
+@pytest.mark.timeout(600)  # four processes have to start, and then work, also on a busy machine
 @on_databases("is deployed anew, not applied to")
 @pytest.mark.case("C40", "the topology is re-applied under load: added, changed and paused subscriptions, nothing lost")
 def test_a_topology_that_is_applied_under_load_loses_nothing(harness):
@@ -90,7 +91,7 @@ def test_a_topology_that_is_applied_under_load_loses_nothing(harness):
             running.transport.apply(manifest_of(topology(**subscriptions), on_database=True))
             return began, time.time()
 
-        workers = [running._start_worker("ship", "--concurrency", "4") for _ in range(2)]
+        workers = [running._start_worker("ship", "--concurrency", "4")]
         with publishing(running.url, harness.folder, count=2) as published:
             eventually(lambda: stats(running).completed > 10)
             added = apply(ship=ship, bill=bill)
@@ -105,7 +106,7 @@ def test_a_topology_that_is_applied_under_load_loses_nothing(harness):
         eventually(lambda: all(row.pending == row.leased == 0 for row in running.transport.operator().stats()))
         for worker in workers:
             worker.terminate()
-        assert [worker.wait(timeout=PATIENCE) for worker in workers] == [0] * 3
+        assert [worker.wait(timeout=PATIENCE) for worker in workers] == [0] * 2
 
         assert {one.status for one in published} == {"accepted"}
         assert {o["message_id"] for o in running.observations("ship")} == {one.id for one in published}

@@ -21,6 +21,7 @@ CHECKS: Final[Sequence[Callable[[View], Iterator[Violation]]]] = (
     publishing_checks.repeated,
     publishing_checks.misplaced,
     lease_checks.overlapping,
+    lease_checks.renewed_together,
     lease_checks.stale,
     lease_checks.settled_twice,
     lease_checks.tokens_and_attempts,

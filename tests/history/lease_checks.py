@@ -32,6 +32,26 @@ def overlapping(view: View) -> Iterator[Violation]:
             living.append(claim)
 
 
+def renewed_together(view: View) -> Iterator[Violation]:
+    """Of two leases of one delivery or key at most one is renewed at a time, also when the time of both was over.
+
+    A renewed lease lives for sure from the answer until a lease after the question, or until something may end it.
+    """
+    for (subscription, lane), claims in view.lanes.items():
+        seconds = view.history.rules[subscription].lease_seconds
+        windows = []
+        for claim in claims:
+            asked = view.settles_of.get((claim.delivery, claim.token), ())
+            over = min((s.asked_at for s in asked if s.kind != "extend" and s.may_be_made), default=float("inf"))
+            renewals = (s for s in asked if s.kind == "extend" and s.is_accepted and s.answered_at is not None)
+            windows += [(s.answered_at, min(s.asked_at + seconds - view.history.slack, over), claim) for s in renewals]
+        windows.sort(key=lambda window: window[0])
+        for (_, end, claim), (start, _, other) in pairwise(windows):
+            if start < end and claim != other:
+                text = f"{_lease(other)} was renewed while {_lease(claim)} lived by a renewal"
+                yield Violation(rule="overlap", subject=f"{subscription}, {lane}", text=text)
+
+
 def _settled_by(view: View, claim: Claim, at: float) -> bool:
     """Whether anything asked before ``at`` may have ended the lease."""
     asked = view.settles_of.get((claim.delivery, claim.token), ())

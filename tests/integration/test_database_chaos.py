@@ -9,7 +9,7 @@ from tests.history.events import read
 from tests.history.plan import Plan
 
 SEED = 4
-STORM = Length(strikes=6, pause=1.5, deliveries=200)  # one of each kind, and two more
+STORM = Length(strikes=6, pause=1.5, deliveries=120)  # one of each kind, and two more
 
 
 @pytest.mark.timeout(900)
@@ -17,7 +17,7 @@ def test_processes_that_are_killed_stalled_and_cut_off_break_no_promise(database
     folder = tmp_path / "history"
     folder.mkdir()
     url = f"{database_url}?synchronous=NORMAL" if is_sqlite(database_url) else database_url  # a kill is no power cut
-    plan = Plan(url=url, seed=SEED, messages=800, keys=60, publishers=2)
+    plan = Plan(url=url, seed=SEED, messages=500, keys=60, publishers=2)
     told = run(plan, folder, STORM)
     history = read(folder)
     assert check(history) == []

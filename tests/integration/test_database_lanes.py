@@ -432,6 +432,22 @@ def test_a_lease_is_lost_when_another_delivery_of_its_key_was_handed_out(exclusi
         assert exclusive.settle(how, current[how]) == [Settled(state=state)], how
 
 
+def test_of_two_leases_of_a_key_that_are_over_one_is_renewed(exclusive):
+    """One process may have both, when it could not renew for long; nobody has taken either, since both back off."""
+    long_back_off = {"lease_seconds": 5, "backoff": {"base_seconds": 900, "max_seconds": 900}}
+    exclusive.transport.apply(on_database({"documents": {}}, {"convert": exclusive.rules("exclusive") | long_back_off}))
+    exclusive.publish("a", "a", "-")
+    (first, loose) = sorted(exclusive.receive(), key=lambda held: held.lease_token, reverse=True)
+    exclusive.advance(6)
+    (second,) = exclusive.receive()
+    exclusive.advance(6)
+    assert exclusive.received() == []
+    leased = Settled(state="leased")
+    assert exclusive.settle("extend", first, second, loose) == [leased, LeaseLost(), leased]
+    assert exclusive.settle("extend", second, first) == [LeaseLost(), leased]
+    assert exclusive.settle("complete", first, second) == [Settled(state="completed"), LeaseLost()]
+
+
 def test_a_stale_lease_of_a_keyed_delivery_changes_nothing_and_the_current_one_can(keyed):
     keyed.publish(*SETTLES)
     stale = by_key(keyed, keyed.receive())
@@ -493,6 +509,16 @@ def test_a_claim_puts_a_lane_in_order_that_was_left_behind(keyed):
     keyed.change(sa.delete(delivery))
     assert keyed.received() == []
     assert keyed.rows(lane) == []
+
+
+def test_a_claim_of_one_goes_on_past_lanes_whose_deliveries_wait(ordered):
+    """Their leases are over, so the lanes are due, and longer so than the others; but the deliveries back off."""
+    ordered.publish("a", "b")
+    assert len(ordered.receive()) == 2
+    ordered.advance(62)
+    ordered.publish("c")
+    assert ordered.received(limit=1) == ["c1"]
+    assert ordered.received(limit=1) == []
 
 
 def test_another_mode_begins_without_lanes(keyed):

@@ -281,6 +281,25 @@ def test_a_late_settle_is_legal_while_nobody_holds_the_key():
     assert found(beside(13.0, at=12.5, kind="complete")) == []
 
 
+def renewed(at, second_at, mode="exclusive"):
+    """Two of a key whose leases are over are renewed after all; the first is completed five seconds later."""
+    first, second = claimed(1, mode, at=1.0), claimed(2, mode, at=12.0)
+    renewals = [settled(c, t, kind="extend", answer="leased") for c, t in ((first, at), (second, second_at))]
+    return history(
+        mode,
+        claims=[first, second],
+        runs=[ran(first, at + 4), ran(second, second_at + 4)],
+        settles=[*renewals, settled(first, at + 5), settled(second, second_at + 5)],
+        endings=[ended(first, at + 5.1), ended(second, second_at + 5.1)],
+    )
+
+
+def test_two_leases_of_a_key_that_live_by_renewals_overlap():
+    assert found(renewed(30.0, 30.0)) == ["overlap"]
+    assert found(renewed(30.0, 30.0, "none")) == []
+    assert found(renewed(30.0, 36.0)) == []
+
+
 def test_a_lease_is_settled_once():
     whole = worked("none", (1, 1.0), (2, 3.0))
     twice = [*whole.settles, settled(whole.claims[0], 2.5)]

@@ -39,6 +39,14 @@ def only_mistake(folder: Path, text: str) -> Mistake:
     return mistake
 
 
+@pytest.mark.parametrize(("document", "kind"), [([], "a list"), (None, "a NoneType"), ("name", "'name'")])
+def test_a_document_that_is_no_table_is_refused(document, kind):
+    with pytest.raises(
+        InvalidTopology, match=f"^the topology must be a table with the keys of topology.toml, not {kind}$"
+    ):
+        parse_topology(document)
+
+
 # --- Formats ---------------------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,8 @@ def differences(old: object, new: object, path: Path = ()) -> Iterator[Differenc
 
     Records are compared field by field, mappings key by key, and lists of records by what their records are called.
     """
+    if old is new:
+        return
     parts = _parts(old), _parts(new)
     if parts[0] is None or parts[1] is None or (is_dataclass(old) and type(old) is not type(new)):
         if not _same(old, new):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.errors import InvalidTopology, Mistake
+from towpath.json_values import shown
 from towpath.topology.files import read_document
 from towpath.topology.findings import Finding, LineOf, independent, mistakes_of, no_lines, placed
 from towpath.topology.lines import line_finder
@@ -79,6 +80,10 @@ def load_topology(path: str | Path) -> Topology:
 
 def parse_topology(document: Mapping[str, Any], source: str = "the topology") -> Topology:
     """Check a document with the keys of ``topology.toml``. Raises ``InvalidTopology`` about ``source``."""
+    given: object = document  # whatever the caller read from somewhere
+    if not isinstance(given, Mapping):
+        problem = f"must be a table with the keys of topology.toml, not {shown(given)}"
+        raise InvalidTopology(source, [Mistake(path="", problem=problem)])
     return _checked(document, (), source, no_lines)
 
 
