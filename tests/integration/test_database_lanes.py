@@ -198,9 +198,9 @@ def test_a_paused_subscription_hands_out_no_key_and_a_new_policy_is_followed(key
 def test_the_end_of_a_lease_frees_an_exclusive_key_and_its_back_off_does_not_hold_it(exclusive):
     exclusive.publish("a", "a")
     exclusive.receive()
-    exclusive.advance(59)
+    exclusive.advance(30)
     assert exclusive.received() == []
-    exclusive.advance(2)  # the lease is over, the back-off of 5 to 10 s is not
+    exclusive.advance(31)  # the lease is over, the back-off of 5 to 10 s is not
     (second,) = exclusive.receive()
     assert exclusive.names([second]) == ["a2"]
     exclusive.advance(20)
@@ -334,7 +334,7 @@ def test_an_extended_lease_holds_its_key_past_its_first_end(keyed):
     keyed.publish("a", "a")
     (held,) = keyed.receive()
     for _ in range(3):
-        keyed.advance(50)
+        keyed.advance(40)
         assert keyed.settle("extend", held) == [Settled(state="leased")]
         assert keyed.received() == []
     keyed.settle("complete", held)
@@ -390,9 +390,9 @@ def test_a_cancelled_delivery_whose_holder_is_gone_is_discarded_when_its_lease_e
     keyed.publish("a", "a")
     keyed.receive()
     keyed.transport.operator().discard(Selection(subscription="convert", state="leased"), WARRANT, Pace())
-    keyed.advance(59)
+    keyed.advance(30)
     assert keyed.received() == []
-    keyed.advance(2)
+    keyed.advance(31)
     (second,) = keyed.receive()
     assert keyed.names([second]) == ["a2"]
     keyed.settle("complete", second)
@@ -470,7 +470,7 @@ def test_a_lease_whose_time_is_over_still_settles_while_nobody_has_its_key(keyed
         assert keyed.received() == []  # they back off
     for how, (_, state) in SETTLES.items():
         assert keyed.settle(how, held[how]) == [Settled(state=state)], how
-    keyed.advance(59)
+    keyed.advance(30)
     assert "extend1" not in keyed.received()
 
 
