@@ -23,7 +23,6 @@ import pytest
 from towpath import Complete, DeadLetter, Message, Retry
 from towpath.backoff import BackOff
 from towpath.errors import HandlerNotFound, SubscriptionNotFound, TransportUnavailable
-from towpath.service import Allowance
 from towpath.settlement import (
     CancelRequested,
     Completion,
@@ -36,6 +35,7 @@ from towpath.settlement import (
     SubscriptionPolicy,
 )
 from towpath.stopping import Stop
+from towpath.terms import Allowance
 from towpath.worker import Counts, Worker, WorkerOptions
 
 PATIENCE = 20.0
