@@ -77,7 +77,8 @@ class Kept:
         self.clock, self.consumer = FakeClock(), FakeConsumer()
         known = {"subscription": "documents.convert", "topic": "documents.process", "handler": None}
         self.consumer.policy = SubscriptionPolicy(**(known | policy))
-        self.keeper = LeaseKeeper(self.consumer, self.clock, logging.getLogger("test"))
+        self.given_back: list[HeldLease] = []
+        self.keeper = LeaseKeeper(self.consumer, self.clock, logging.getLogger("test"), self.given_back.append)
 
     def hold(self, number: int = 1, token: str = "1") -> HeldLease:
         return self.keeper.hold([delivery(number, token)])[0]
@@ -87,6 +88,7 @@ class Kept:
         self.clock.advance(seconds)
         self.keeper.renew_due()
         self.keeper.abort_overdue()
+        self.keeper.give_back_late()
 
     def hanging_renewal(self, seconds: float) -> threading.Thread:
         """Let time pass, and a renewal begin that is answered when the consumer may ``go_on``."""
@@ -129,6 +131,41 @@ def test_two_leases_of_one_delivery_are_told_apart():
     lost, renewed = kept.hold(1, "1"), kept.hold(1, "2")
     kept.keeper.drop([lost.delivery])
     assert kept.keeper.held() == [renewed]
+
+
+def ahead(kept: Kept, number: int = 1) -> HeldLease:
+    """A delivery that was claimed ahead, and is to start within 5 seconds."""
+    return kept.keeper.hold([delivery(number)], starts_by=kept.clock.now + 5)[0]
+
+
+def test_what_was_claimed_ahead_and_waits_too_long_is_given_back_once():
+    kept = Kept()
+    waiting, other = ahead(kept), kept.hold(2)
+    kept.after(4.9)
+    assert kept.given_back == []
+    kept.after(0.2)
+    kept.after(0.2)
+    assert kept.given_back == [waiting]
+    assert not kept.keeper.begin(waiting)
+    assert not kept.keeper.decide(waiting)
+    assert kept.keeper.begin(other)
+
+
+def test_what_was_claimed_ahead_and_has_started_is_not_given_back():
+    kept = Kept()
+    held = ahead(kept)
+    assert kept.keeper.begin(held)
+    kept.after(6)
+    assert kept.given_back == []
+    assert kept.keeper.decide(held)
+
+
+def test_what_was_claimed_ahead_is_renewed_while_it_waits_to_be_given_back():
+    kept = Kept(lease_seconds=30)
+    held = ahead(kept)
+    kept.after(10)
+    assert kept.consumer.renewed == [["d-1"]]
+    assert kept.given_back == [held]
 
 
 def test_dropping_what_is_not_held_changes_nothing():
