@@ -35,9 +35,8 @@ class Pace:
 
 
 def round_number(wanted: int) -> int:
-    """The largest number up to ``wanted`` of 1 to 8, 12, 16, 24, 32 and so on.
+    """The largest number up to ``wanted`` of 1 to 8, and powers of two from there on.
 
     A database makes a plan of its own for each limit that it is given, so there should be few of them.
     """
-    step = 1 << max(wanted.bit_length() - 2, 0) if wanted > 8 else 1
-    return wanted - wanted % step
+    return wanted if wanted <= 8 else 1 << (wanted.bit_length() - 1)
