@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit conformance agreement bench check format mutate coverage lock clean
+.PHONY: help setup demo test unit conformance agreement bench soak check format mutate coverage lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -43,6 +43,10 @@ bench: setup ## Measure the database transport beside its peers (about 20 minute
 	$(BIN)/uv pip install --quiet --python .tools/bench/bin/python --requirements requirements.lock --requirements benchmarks/peers.lock
 	$(BIN)/uv pip install --quiet --python .tools/bench/bin/python --no-deps --editable .
 	.tools/bench/bin/python -m benchmarks.database
+
+soak: setup ## Kill, stall and cut off processes for long and check the history: make soak [SEED=1] [MESSAGES=50000]
+	$(BIN)/python -m tests.history --database postgresql $(if $(SEED),--seed $(SEED)) $(if $(MESSAGES),--messages $(MESSAGES))
+	$(BIN)/python -m tests.history --database sqlite $(if $(SEED),--seed $(SEED)) --messages $(or $(MESSAGES),10000)
 
 check: setup ## Run all static checks
 	$(BIN)/ruff check .

@@ -9,10 +9,10 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from local_transport.connections import Database, upgrade_command
+from local_transport.connections import Database
 from local_transport.dialects.health import Finding
 from local_transport.health import CheckUp, wake_lanes
-from local_transport.schema import SchemaState, schema_state, upgrade
+from local_transport.schema import SchemaState, mismatch, schema_state, upgrade
 from towpath.cli.options import require_file
 from towpath.cli.output import JsonFlag, console, print_json, print_sentence
 
@@ -59,18 +59,18 @@ def check(*, database: DatabaseOption, wake: WakeLanes = False, as_json: JsonFla
     with _opened(database) as opened:
         findings = opened.unopened_findings()
         state = schema_state(opened)
-        label = opened.label
         if state.current:
             woken = wake_lanes(opened) if wake else 0
             findings += CheckUp(database=opened).findings()
+        else:
+            findings.append(_outdated(state, opened.label))
     if as_json:
         print_json(asdict(state) | {"current": state.current, "findings": [asdict(one) for one in findings]})
     else:
-        print_sentence(_sentence(state, label))
+        _print(state, findings)
         if state.current and wake:
             print_sentence(f"{woken} deliveries are looked at again.")
-        _print(findings)
-    if findings or not state.current:
+    if findings:
         raise typer.Exit(1)
 
 
@@ -83,13 +83,14 @@ def _opened(url: str) -> Iterator[Database]:
         database.close()
 
 
-def _print(findings: list[Finding]) -> None:
+def _outdated(state: SchemaState, label: str) -> Finding:
+    problem, repair = mismatch(state, label)
+    return Finding(code="schema", problem=problem, repair=repair)
+
+
+def _print(state: SchemaState, findings: list[Finding]) -> None:
+    if state.current:
+        rest = "." if findings else "; nothing to do."
+        print_sentence(f"Schema version {state.installed}, as this Towpath needs{rest}")
     for finding in findings:
         print_sentence(f"{finding.code}: {finding.problem}. To do: {finding.repair}.")
-
-
-def _sentence(state: SchemaState, label: str) -> str:
-    if state.current:
-        return f"Schema version {state.installed}, as this Towpath needs."
-    found = "There are no Towpath tables" if state.installed is None else f"The schema has version {state.installed}"
-    return f"{found}; this Towpath needs {state.needed}: run {upgrade_command(label)}."

@@ -113,15 +113,14 @@ class LaneClaims:
 
         What became due late may be left out for a while.
         """
-        return self._claim(limit, self._front.walk())
+        return self._claim(limit, self._front.walk(), self._unlaned_front.walk())
 
     def claim_all(self, limit: int) -> _Found:
         """The same, and nothing is left out."""
-        return self._claim(limit, self._front.whole_walk())
+        return self._claim(limit, self._front.whole_walk(), self._unlaned_front.whole_walk())
 
-    def _claim(self, limit: int, walk: Walk) -> _Found:
-        parameters = self._leasing.parameters(limit) | {"lane_front": walk.start}
-        parameters |= {"front": self._unlaned_front.walk().start}
+    def _claim(self, limit: int, walk: Walk, beside: Walk) -> _Found:
+        parameters = self._leasing.parameters(limit) | {"lane_front": walk.start, "front": beside.start}
         if self._database.dialect.looks_before_it_locks and not self._anything_to_do(parameters):
             return _NOTHING
         rows, freed = self._lanes.change(self._plan, parameters, self._emptied)

@@ -78,10 +78,12 @@ class DatabaseTransport:
         """Publish in one transaction: the valid messages become visible together, in order, or none does.
 
         ``connection``, a SQLAlchemy Connection or Session of this database, makes it a part of the caller's
-        transaction; the database's own errors are passed on then. Raises ``TypeError`` for anything else.
+        transaction; the database's own errors are passed on then. Raises ``TypeError`` for anything else, and
+        ``ValueError`` for one that commits every statement by itself.
         """
         require_messages(messages)
-        return self._publisher.publish(topic, messages, None if connection is None else _connection_of(connection))
+        enlisted = None if connection is None else _connection_of(connection, self._database)
+        return self._publisher.publish(topic, messages, enlisted)
 
     def policies(self) -> Mapping[str, SubscriptionPolicy]:
         """The subscriptions that are applied now. Raises ``TransportUnavailable``."""
@@ -169,11 +171,24 @@ def open_transport(url: str, options: Options) -> DatabaseTransport:
     return transport
 
 
-def _connection_of(given: object) -> Connection:
+def _connection_of(given: object, database: Database) -> Connection:
+    connection = _enlisted(given)
+    kind = (connection.dialect.name, connection.dialect.driver)
+    own = (database.engine.dialect.name, database.engine.dialect.driver)
+    if kind != own:
+        raise TypeError(f"connection is one of {'+'.join(kind)}, and {database.label} is reached by {'+'.join(own)}")
+    return connection
+
+
+def _enlisted(given: object) -> Connection:
     if isinstance(given, Connection):
         return given
-    from sqlalchemy.orm import Session  # only a caller that has a Session has paid for this import
+    from sqlalchemy.orm import Session, scoped_session  # only a caller that has one has paid for this import
 
-    if isinstance(given, Session):
+    if isinstance(given, Session | scoped_session):
         return given.connection()
-    raise TypeError(f"connection must be a SQLAlchemy Connection or Session, not a {type(given).__name__}")
+    kind = f"{type(given).__module__}.{type(given).__qualname__}".removeprefix("builtins.")
+    raise TypeError(
+        f"connection must be a SQLAlchemy Connection or Session, not a {kind}; "
+        "open one with sqlalchemy.create_engine(...).begin() or sqlalchemy.orm.Session(engine)"
+    )

@@ -215,7 +215,10 @@ class SubscriptionNotFound(TowpathError):
 
 
 class DeliveryNotFound(TowpathError):
-    """The transport has no delivery of this id in the state that was asked for: it may have ended meanwhile."""
+    """The transport has no delivery of this id in the state that was asked for: it may have ended meanwhile.
+
+    What to do: list the deliveries or dead letters again, and take an id from there.
+    """
 
     def __init__(self, delivery_id: str, what: str) -> None:
         self.delivery_id = delivery_id
@@ -223,11 +226,17 @@ class DeliveryNotFound(TowpathError):
 
 
 class InvalidSelection(TowpathError):
-    """A condition or a cursor cannot be read, so nothing was looked for and nothing changed."""
+    """A condition or a cursor cannot be read, so nothing was looked for and nothing changed.
+
+    What to do: correct the condition that the message names; begin the list anew, without the cursor.
+    """
 
 
 class InvalidEdit(TowpathError):
-    """The edited message breaks the contract, so the dead letter stays as it is; ``code`` is the publish error's."""
+    """The edited message breaks the contract, so the dead letter stays as it is; ``code`` is the publish error's.
+
+    What to do: what the table of codes above says about that code, then edit the dead letter again.
+    """
 
     def __init__(self, code: str, problem: str) -> None:
         self.code = code

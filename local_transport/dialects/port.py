@@ -22,6 +22,10 @@ Insert = postgresql.Insert | sqlite.Insert
 Rows = Sequence[Row[Any]]
 Columns = Mapping[str, TypeEngine[Any]]
 
+NO_TRANSACTION: Final = (
+    "connection commits every statement by itself (AUTOCOMMIT), so a call could be half visible; "
+    "give one with a transaction, such as engine.begin() makes"
+)
 LOCK_SECONDS: Final = 10  # how long a transaction waits for a lock before it gives up
 
 # --- Rows as one parameter, and changes with what follows from them ----------------------------------------------
@@ -170,7 +174,11 @@ class Dialect(Protocol):
         """
 
     def share_topology_for_caller(self, connection: Connection) -> None:
-        """The same in somebody else's transaction, whose settings are left alone."""
+        """The same in somebody else's transaction, whose settings are left alone.
+
+        Raises ``ValueError`` when there is none, since every statement is committed by itself, and the database's own
+        error when the transaction sees a moment at which another topology was applied.
+        """
 
     def queue_publishers(self, connection: Connection, lanes: Collection[tuple[int, int]]) -> None:
         """Wait for every open transaction that did the same with one of these lanes (subscription's id, lane), and

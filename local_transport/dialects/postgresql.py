@@ -21,6 +21,7 @@ from sqlalchemy.sql.selectable import FromClause
 
 from local_transport.dialects import postgresql_health
 from local_transport.dialects.advisory import (
+    HOLD_TOPOLOGY,
     OWN_TOPOLOGY,
     QUEUE_PUBLISHERS,
     SHARE_TOPOLOGY,
@@ -31,6 +32,7 @@ from local_transport.dialects.advisory import (
 from local_transport.dialects.health import Finding, Limits
 from local_transport.dialects.listening import NotifySignals
 from local_transport.dialects.port import (
+    NO_TRANSACTION,
     Batch,
     Change,
     Choice,
@@ -243,8 +245,13 @@ class PostgreSql:
         connection.execute(SHARE_TOPOLOGY)
 
     def share_topology_for_caller(self, connection: Connection) -> None:
-        """The same lock alone."""
-        connection.execute(SHARE_TOPOLOGY_ALONE)
+        """The same lock alone. Above READ COMMITTED also a look at whether the snapshot still has what is applied:
+        PostgreSQL refuses to lock a row that was changed since.
+        """
+        if getattr(connection.connection.dbapi_connection, "autocommit", False):
+            raise ValueError(NO_TRANSACTION)
+        if connection.scalar(SHARE_TOPOLOGY_ALONE) != "read committed":
+            connection.execute(HOLD_TOPOLOGY)
 
     def queue_publishers(self, connection: Connection, lanes: Collection[tuple[int, int]]) -> None:
         """Advisory locks until the transaction ends, in sorted order."""

@@ -27,6 +27,7 @@ from local_transport.dialects.columns import as_text, milliseconds
 from local_transport.dialects.health import Finding, Limits
 from local_transport.dialects.port import (
     LOCK_SECONDS,
+    NO_TRANSACTION,
     Batch,
     Change,
     Choice,
@@ -48,6 +49,7 @@ _DEFECTS: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLI
 # A connection that was opened while its file was read-only stays so, and one whose file failed may be of no more use.
 _STUCK: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _IMMEDIATE: Final = "towpath_immediate"
+_BECOME_WRITER: Final = sa.delete(sa.table("towpath_topology")).where(sa.false())
 
 
 class _JsonBatch:
@@ -218,7 +220,10 @@ class Sqlite:
         """Nothing to do: a writing transaction is alone."""
 
     def share_topology_for_caller(self, connection: Connection) -> None:
-        """Nothing to do: once it writes it is alone."""
+        """A statement that changes nothing makes the transaction the writer before it reads what is applied."""
+        connection.execute(_BECOME_WRITER)
+        if not getattr(connection.connection.dbapi_connection, "in_transaction", True):
+            raise ValueError(NO_TRANSACTION)
 
     def queue_publishers(self, connection: Connection, lanes: Collection[tuple[int, int]]) -> None:
         """Nothing to do: once it writes a transaction is alone."""

@@ -64,7 +64,7 @@ def pytest_runtest_makereport(item, call):
     if marker is None or not (report.when == "call" or report.outcome != "passed"):
         return
     outcomes = item.config.stash.setdefault(MATRIX, {})
-    transport = next(value for name, value in item.callspec.params.items() if name in ("harness", "selected"))
+    transport = next(value for name, value in item.callspec.params.items() if name in ("harness", "selected", "lived"))
     outcomes.setdefault(marker.args, {}).setdefault(transport, set()).add(report.outcome)
 
 

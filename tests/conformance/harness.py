@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+import sqlalchemy as sa
 
 from aws_transport.bindings import Bindings
-from tests.servers.clock import advance
+from local_transport.connections import Database
+from local_transport.tables import message
+from tests.servers.clock import advance_in
 from tests.servers.localstack import Aws
 from tests.servers.provision import Deployment, provisioned
 from towpath import NewMessage, PublishResult, connect
@@ -46,6 +49,9 @@ class Running(Protocol):
 
     def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
         """Publish; every message must be accepted."""
+
+    def put(self, subscription: str, body: str) -> None:
+        """Have ``body``, whatever it is, come to the subscription as other producers' bodies do, or broken ones."""
 
     def work(self, handled: int = 0) -> None:
         """Let handlers run until nothing is due, and there are ``handled`` observations in all, or it takes too long.
@@ -120,6 +126,7 @@ class WorkerRunning:
     subscriptions: list[str]
     report: Path
     move_time: Callable[[float], None]
+    put: Callable[[str, str], None]
     quiet_after: timedelta
     command_options: list[str] = field(default_factory=list)
 
@@ -205,6 +212,7 @@ class DatabaseHarness:
     @contextmanager
     def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
         transport: Any = connect(self.url)
+        clock = Database(self.url)
         report = self.folder / "observations.jsonl"
         self.environment.setenv("CONFORMANCE_OBSERVER", f"file://{report}")
         shifted = 0.0
@@ -213,7 +221,7 @@ class DatabaseHarness:
             nonlocal shifted
             shifted += seconds
             self.environment.setenv("CONFORMANCE_SHIFT", str(shifted))
-            advance(self.url, seconds)
+            advance_in(clock, seconds)
 
         try:
             manifest = manifest_of(topology, on_database=True)
@@ -224,10 +232,18 @@ class DatabaseHarness:
                 subscriptions=list(manifest.subscriptions),
                 report=report,
                 move_time=move_time,
+                put=lambda subscription, body: self._put(transport, manifest.subscriptions[subscription].topic, body),
                 quiet_after=timedelta(0),
             )
         finally:
+            clock.close()
             transport.close()
+
+    def _put(self, transport: Transport, topic: str, body: str) -> None:
+        """A row that was written, or broken, by somebody else."""
+        (result,) = transport.publish(topic, [NewMessage(payload=None)])
+        with closing(Database(self.url)) as database, database.writing() as connection:
+            connection.execute(sa.update(message).where(message.c.id == result.id).values(body=body))
 
 
 @dataclass(kw_only=True)
@@ -252,6 +268,7 @@ class PolledHarness:
                 subscriptions=list(manifest.subscriptions),
                 report=report,
                 move_time=time.sleep,
+                put=_sending(self.aws, deployment.bindings),
                 quiet_after=timedelta(seconds=1.5),
                 command_options=_written(self.folder, manifest, deployment.bindings),
             )
@@ -274,6 +291,13 @@ def _opened(harness: "PolledHarness | LambdaHarness", deployment: Deployment) ->
         yield transport
     finally:
         transport.close()
+
+
+def _sending(aws: Aws, bindings: Bindings) -> Callable[[str, str], None]:
+    """Sends a body straight to a subscription's queue."""
+    queue_urls = {name: binding.queue_url for name, binding in bindings.subscriptions.items()}
+    sqs = aws.client("sqs")
+    return lambda subscription, body: sqs.send_message(QueueUrl=queue_urls[subscription], MessageBody=body)
 
 
 def _url(aws: Aws) -> str:
@@ -299,6 +323,7 @@ class LambdaRunning:
     sqs: Any
     observer_url: str
     queue_urls: list[str]
+    put: Callable[[str, str], None]
     seen: list[Observation] = field(default_factory=list)
 
     @property
@@ -407,6 +432,7 @@ class LambdaHarness:
                         transport=transport,
                         sqs=sqs,
                         observer_url=observer_url,
+                        put=_sending(self.aws, deployment.bindings),
                         queue_urls=[binding.queue_url for binding in deployment.bindings.subscriptions.values()],
                     )
         finally:

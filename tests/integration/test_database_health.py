@@ -61,19 +61,29 @@ def change(url, statement):
 def test_a_database_that_is_well_has_no_findings(line, database_url):
     published(line, "a", "a", None)
     line.consumer("line").receive(5, NOW)
-    assert check(database_url) == (0, "Schema version 0002, as this Towpath needs.\n")
+    assert check(database_url) == (0, "Schema version 0002, as this Towpath needs; nothing to do.\n")
     code, text = check(database_url, "--json")
     assert code == 0
     assert json.loads(text) == {"installed": "0002", "needed": "0002", "current": True, "findings": []}
 
 
-def test_of_an_old_schema_nothing_else_is_said(line, database_url):
-    change(database_url, sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))
+@pytest.mark.parametrize(
+    ("version", "problem", "repair"),
+    [
+        ("0001", "this Towpath needs 0002", "run 'towpath db upgrade"),
+        ("9999", "newer than this Towpath knows (0002)", "install a newer towpath"),
+    ],
+)
+def test_of_the_schema_of_another_version_nothing_else_is_said(line, database_url, version, problem, repair):
+    change(database_url, sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '{version}'"))
     code, text = check(database_url)
     assert code == 1
-    assert text.startswith("The schema has version 0001; this Towpath needs 0002: run 'towpath db upgrade")
+    assert text.startswith("schema: ")
+    assert f"has schema version {version}, {problem}. To do: {repair}" in text
     assert len(text.splitlines()) == 1
-    assert json.loads(check(database_url, "--json")[1])["current"] is False
+    told = json.loads(check(database_url, "--json")[1])
+    assert told["current"] is False
+    assert [finding["code"] for finding in told["findings"]] == ["schema"]
 
 
 @pytest.mark.parametrize(("minutes", "side"), [(-10, "ahead of"), (10, "behind")])

@@ -14,7 +14,7 @@ from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
 
 PROJECT = Path(__file__).parents[2]
-KEYS, DELIVERIES, LEASE_SECONDS = 500, 1_500, 4
+KEYS, DELIVERIES, LEASE_SECONDS = 500, 1_500, 5
 KILLED_AFTER = 200  # deliveries
 PATIENCE = 240
 

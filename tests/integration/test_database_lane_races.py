@@ -1,5 +1,6 @@
 """Partition keys when publishers, claims and settles meet: nothing is lost, nobody waits for an open transaction."""
 
+import itertools
 import json
 import random
 import threading
@@ -11,8 +12,10 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
+from local_transport.applied import TopologyReader
 from local_transport.checking import check, ids_of
 from local_transport.connections import Database
+from local_transport.lane_claims import PartitionedClaims
 from local_transport.schema import upgrade
 from local_transport.tables import delivery, lane
 from tests.servers.topologies import on_database
@@ -133,6 +136,24 @@ def test_what_an_open_transaction_published_leaves_nothing_behind_when_its_keys_
     assert consumer.receive(10, NOW) == []
     with database.reading() as connection:
         assert connection.execute(sa.select(lane)).all() == []
+
+
+def test_a_claim_that_leaves_nothing_out_finds_what_has_no_key_and_was_published_in_an_open_transaction(on_postgres):
+    """It became visible behind what a claim beside it has taken since."""
+    transport, database = on_postgres
+    clock = itertools.count(1.0)  # seconds, at each look: the first walk, of a second, is the last whole one for long
+    claims = PartitionedClaims(database, applied(database), random.random, lambda: next(clock))
+    with database.engine.connect() as connection, connection.begin():
+        late = published(transport, None, connection=connection)
+        for _ in range(2):
+            early = published(transport, None)
+            assert [one.message_id for one in claims.claim(10).deliveries] == early
+    assert [one.message_id for one in claims.claim_all(10).deliveries] == late
+
+
+def applied(database):
+    with database.reading() as connection:
+        return TopologyReader().current(connection).subscriptions["convert"]
 
 
 # --- A publisher, and who finds its lane without anything left --------------------------------------------------

@@ -33,7 +33,8 @@ from towpath.settlement import Completion, Failed, Settled
 NOW = timedelta(0)
 PATIENCE = 60
 PROJECT = Path(__file__).parents[2]
-TOPOLOGY = on_database({"documents": {}}, {"convert": {"topic": "documents", "max_attempts": 100}})
+RULES = {"topic": "documents", "max_attempts": 100}
+TOPOLOGY = on_database({"documents": {}}, {"convert": RULES})
 OPERATIONS = ["publish", "claim", "settle"]
 
 
@@ -51,6 +52,14 @@ def url(postgres_url):
     return postgres_url
 
 
+@pytest.fixture(params=["none", "ordered"])
+def url_of_either(request, url):
+    """The same where keys are of no account, and where each has a lane."""
+    with connect(url) as transport:
+        transport.apply(on_database({"documents": {}}, {"convert": RULES | {"partition_mode": request.param}}))
+    return url
+
+
 def eventually(condition):
     deadline = time.monotonic() + PATIENCE
     while not condition():
@@ -66,16 +75,16 @@ class Doing:
         self._transport = transport
         self._consumer = transport.consumer("convert")
         self._how = how
-        self._message = NewMessage(payload="new")
+        self._message = NewMessage(payload="new", partition_key="k")
         if how != "publish":
-            transport.publish("documents", [NewMessage(payload="old")])
+            transport.publish("documents", [NewMessage(payload="old", partition_key="k")])
         self._held = self._consumer.receive(10, NOW) if how == "settle" else []
 
     def __call__(self):
         """Do it; answers what went wrong, or nothing."""
         if self._how == "publish":
             (result,) = self._transport.publish("documents", [self._message])
-            self._message = NewMessage(payload="new", id=result.id)
+            self._message = NewMessage(payload="new", partition_key="k", id=result.id)
             if result.error is not None:
                 assert (result.error.code, result.error.retryable) == ("TransportUnavailable", True)
                 return result.error.message
@@ -142,11 +151,11 @@ def test_a_server_that_crashes_in_the_middle_is_told_of_and_comes_back():
 
 
 @pytest.mark.parametrize("how", OPERATIONS)
-def test_a_connection_that_is_dropped_in_the_middle_is_told_of_and_replaced(url, how):
+def test_a_connection_that_is_dropped_in_the_middle_is_told_of_and_replaced(url_of_either, how):
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'towpath'"
-    with connect(url) as transport, ThreadPoolExecutor(1) as pool:
+    with connect(url_of_either) as transport, ThreadPoolExecutor(1) as pool:
         do = Doing(transport, how)
-        with locked(url) as await_somebody, psycopg.connect(url, autocommit=True) as administrator:
+        with locked(url_of_either) as await_somebody, psycopg.connect(url_of_either, autocommit=True) as administrator:
             doing = pool.submit(do)
             await_somebody()
             administrator.execute(f"{end} AND datname = current_database()")
@@ -156,8 +165,8 @@ def test_a_connection_that_is_dropped_in_the_middle_is_told_of_and_replaced(url,
 
 
 @pytest.mark.parametrize("how", OPERATIONS)
-def test_what_was_committed_although_the_answer_was_lost_is_not_done_twice(url, how):
-    with relayed(url) as (by_relay, relay), connect(by_relay) as transport:
+def test_what_was_committed_although_the_answer_was_lost_is_not_done_twice(url_of_either, how):
+    with relayed(url_of_either) as (by_relay, relay), connect(by_relay) as transport:
         do = Doing(transport, how)
         engine = transport._database.engine
 
@@ -172,7 +181,7 @@ def test_what_was_committed_although_the_answer_was_lost_is_not_done_twice(url, 
         if how == "claim":  # nobody knows that it was claimed, so it comes again after its lease
             assert do() == ""
             assert do.answer == 0
-            advance(url, 60 + 3600)
+            advance(url_of_either, 60 + 3600)
         assert do() == ""
         (row,) = transport.operator().stats()
         left = {"publish": (1, 0, 0), "claim": (0, 1, 0), "settle": (0, 0, 1)}[how]
@@ -273,10 +282,10 @@ def refusing(url, how, conflict, times):
 
 @pytest.mark.parametrize("conflict", CONFLICTS)
 @pytest.mark.parametrize("how", OPERATIONS)
-def test_a_transaction_of_our_own_that_conflicts_is_made_again_twice(url, how, conflict):
-    with connect(url) as transport:
+def test_a_transaction_of_our_own_that_conflicts_is_made_again_twice(url_of_either, how, conflict):
+    with connect(url_of_either) as transport:
         do = Doing(transport, how)
-        refusing(url, how, conflict, 2)
+        refusing(url_of_either, how, conflict, 2)
         assert do() == ""
         do.assert_done()
 
@@ -352,6 +361,46 @@ def test_a_disk_that_is_full_is_told_of_and_nothing_is_lost(file):
         again = NewMessage(payload="x" * 3_000, id=result.id)
         assert transport.publish("documents", [again])[0].status == "accepted"
         assert len(transport.consumer("convert").receive(1_000, NOW)) == accepted + 1
+
+
+FILE_LIMIT = """
+import json, resource, sys
+from datetime import timedelta
+from towpath import NewMessage, connect
+from towpath.settlement import Completion, Settled
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+def publish():
+    (result,) = transport.publish("documents", [NewMessage(payload="x" * 3_000)])
+    return result.error
+
+with connect(f"sqlite:///{sys.argv[1]}") as transport:
+    consumer = transport.consumer("convert")
+    assert publish() is None
+    (held,) = consumer.receive(1, timedelta(0))
+    limit(400_000)
+    accepted = 0
+    while (error := publish()) is None:
+        accepted += 1
+    refused = consumer.complete([Completion(delivery=held)])[0]
+    limit(resource.RLIM_INFINITY)
+    settled = refused if isinstance(refused, Settled) else consumer.complete([Completion(delivery=held)])[0]
+    again = publish()
+    left = len(consumer.receive(1_000, timedelta(0)))
+    print(json.dumps([error.code, error.retryable, error.message, repr(settled), again, left - accepted]))
+"""
+
+
+def test_a_file_that_may_not_grow_is_told_of_and_nothing_is_lost(file):
+    """The operating system refuses the write itself, wherever SQLite is just then."""
+    command = [sys.executable, "-c", FILE_LIMIT, file]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=PROJECT, check=True)
+    code, retryable, message, settled, again, beyond = json.loads(done.stdout)
+    assert (code, retryable) == ("TransportUnavailable", True)
+    assert "disk I/O error" in message or "disk is full" in message
+    assert (settled, again, beyond) == (repr(Settled(state="completed")), None, 1)
 
 
 def test_a_file_that_somebody_else_locks_is_told_of_and_can_be_tried_again(file):

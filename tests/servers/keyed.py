@@ -17,7 +17,7 @@ from towpath import connect
 from towpath.settlement import Completion, Settled
 
 BATCH = 3
-PATIENCE = timedelta(seconds=8)  # longer than a lease of a process that was killed, and its back-off
+PATIENCE = timedelta(seconds=9)  # longer than a lease of a process that was killed, and its back-off
 WORK_SECONDS = 0.003
 
 

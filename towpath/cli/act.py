@@ -104,7 +104,7 @@ def _entry_row(entry: DeliveryEntry) -> tuple[object, ...]:
         entry.attempt,
         None if entry.waits_for is None else entry.waits_for.replace("_", " "),
         format_time(entry.dead_since or entry.published_at),
-        entry.reason,
+        entry.reason or None,
         news_of(entry.error, entry.reason),
     )
 
