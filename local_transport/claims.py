@@ -81,7 +81,10 @@ class Claims:
             was_due_at: sa.ColumnElement[Any] = sa.null()
             if dialect.keeps_entries:
                 source = leased.join(locked, locked.c.message_ordinal == leased.c.message_ordinal)
-                was_due_at = locked.c.due_at
+                first = sa.select(sa.func.min(locked.c.due_at)).scalar_subquery()
+                was_due_at = sa.case(
+                    (locked.c.due_at == first, locked.c.due_at), else_=sa.null()
+                )  # the front is enough
             joined, columns = with_message(leased, source)
             found = sa.select(*columns, was_due_at.label("was_due_at")).select_from(joined)
             return found.order_by(leased.c.message_ordinal)

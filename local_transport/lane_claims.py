@@ -197,7 +197,7 @@ def _rows(chosen: FromClause, leased: FromClause) -> sa.Select[Any]:
     source = others.outerjoin(chosen, sa.true()).outerjoin(leased, same)
     joined, columns = with_message(leased, source)
     of_lane = (chosen.c.lane.label("chosen_lane"), sa.type_coerce(chosen.c.due_at, Moment()).label("was_due_at"))
-    return sa.select(*others.c, *of_lane, *columns).select_from(joined).order_by(leased.c.message_ordinal)
+    return sa.select(*columns, *others.c, *of_lane).select_from(joined).order_by(leased.c.message_ordinal)
 
 
 _OF_LEASE: Final = ("state", "lease_expires_at", "message_ordinal")

@@ -133,33 +133,32 @@ class Leasing:
         return sa.case(steps, value=delivery.c.attempt, else_=steps[max(steps)])
 
     def claimed(self, rows: Sequence[Row[Any]]) -> Claimed:
-        """What the claim did, from the rows that ``read_by`` read."""
+        """What the claim did, from rows that begin with the columns of ``with_message``."""
         found = Claimed()
-        for row in rows:
-            if row.state == "dead":
-                found.ended.append(delivery_id(row.message_ordinal, self._applied.id))
-            elif row.cancel_requested:
-                found.cancelled.append(self._delivery(row))
-            elif row.expired:
-                found.expired.append(self._delivery(row))
-            else:
-                found.deliveries.append(self._delivery(row))
-        return found
-
-    def _delivery(self, row: Row[Any]) -> Delivery:
         policy = self._applied.policy
-        return Delivery(
-            id=delivery_id(row.message_ordinal, self._applied.id),
-            subscription=policy.subscription,
-            topic=row.topic,
-            attempt=row.attempt,
-            is_replay=row.is_replay,
-            message_id=row.message_id,
-            body=row.body,
-            lease_token=str(row.lease_token) if row.lane is None else f"{row.lease_token}.{row.lane}",
-            received_at=row.lease_expires_at - timedelta(seconds=policy.lease_seconds),
-            checkpoint=None if row.checkpoint is None else json.loads(row.checkpoint),
-        )
+        lasts = timedelta(seconds=policy.lease_seconds)
+        for row in rows:
+            values: tuple[Any, ...] = row[:_WIDTH]
+            ordinal, state, attempt, token, is_replay, is_cancelled, lane, is_expired = values[:8]
+            ends_at, message_id, body, topic_name, checkpoint = values[8:]
+            own_id = delivery_id(ordinal, self._applied.id)
+            if state == "dead":
+                found.ended.append(own_id)
+                continue
+            delivery = Delivery(
+                id=own_id,
+                subscription=policy.subscription,
+                topic=topic_name,
+                attempt=attempt,
+                is_replay=is_replay,
+                message_id=message_id,
+                body=body,
+                lease_token=str(token) if lane is None else f"{token}.{lane}",
+                received_at=ends_at - lasts,
+                checkpoint=None if checkpoint is None else json.loads(checkpoint),
+            )
+            (found.cancelled if is_cancelled else found.expired if is_expired else found.deliveries).append(delivery)
+        return found
 
 
 _RETURNED: Final = (
@@ -173,6 +172,7 @@ _RETURNED: Final = (
     "lane",
     "lease_expires_at",
 )
+_WIDTH: Final = 13  # columns of ``with_message``
 
 
 def with_message(leased: FromClause, source: FromClause) -> tuple[FromClause, list[sa.ColumnElement[Any]]]:
@@ -186,5 +186,6 @@ def with_message(leased: FromClause, source: FromClause) -> tuple[FromClause, li
     )
     ends = sa.type_coerce(row.lease_expires_at, Moment()).label("lease_expires_at")
     own = [row[name] for name in (*_RETURNED[:-1], "expired") if name != "subscription_id"]
-    of_message = [message.c.id.label("message_id"), message.c.body, topic.c.name.label("topic")]
+    message_id = sa.cast(message.c.id, sa.Text())  # a UUID of its own would be made for each, and written as text then
+    of_message = [message_id.label("message_id"), message.c.body, topic.c.name.label("topic")]
     return joined, [*own, ends, *of_message, held.checkpoint]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -172,8 +172,8 @@ class _Writer:
         ordinals: dict[str, int] = {}
         for part in _parts(drafts):
             rows = [(draft.position, draft.id, draft.prepared.body) for draft in part]
-            found = self._insert_messages.run(connection, self._new.bind(rows) | {"topic": topic_id})
-            ordinals |= {row.id: row.ordinal for row in found}
+            found: Iterable[Any] = self._insert_messages.run(connection, self._new.bind(rows) | {"topic": topic_id})
+            ordinals |= {message_id: ordinal for ordinal, message_id in found}
         return ordinals
 
     def _deduplicate(
@@ -199,7 +199,8 @@ class _Writer:
             .order_by(rows.position)  # ordinals are drawn in this order
         )
         insert = dialect.insert(message).from_select(["id", "published_at", "topic_id", "body"], new)
-        return insert.on_conflict_do_nothing(index_elements=["id"]).returning(message.c.ordinal, message.c.id)
+        own_id = sa.cast(message.c.id, sa.Text()).label("id")  # a UUID of its own would be made for each, and written
+        return insert.on_conflict_do_nothing(index_elements=["id"]).returning(message.c.ordinal, own_id)
 
     def _unwanted_insert(self) -> sa.sql.dml.UpdateBase:
         new = sa.select(sa.bindparam("topic", type_=sa.Integer()), Now(), self._alone.rows.c.ordinal)

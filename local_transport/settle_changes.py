@@ -6,7 +6,7 @@ on all three, the state ``leased`` and that nobody asked to cancel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,12 +22,16 @@ from local_transport.endings import Ending, into_history, into_tally, known_reas
 from local_transport.lanes import follower_is_due, other_is_due
 from local_transport.tables import delivery, lane
 
-HELD: Final[Columns] = {"ordinal": sa.BigInteger(), "token": sa.Integer(), "lane": sa.BigInteger()}
+LEASE: Final[Columns] = {"ordinal": sa.BigInteger(), "token": sa.Integer()}
+HELD: Final[Columns] = {**LEASE, "lane": sa.BigInteger()}
 FAILURE: Final[Columns] = {"error_type": sa.Text(), "error_message": sa.Text(), "error_traceback": sa.Text()}
 PROGRESS: Final[Columns] = {"percent": sa.Float(), "note": sa.Text(), "checkpoint": sa.Text()}
 
 _SUBSCRIPTION: Final = sa.bindparam("subscription", type_=sa.Integer())
 _NO_LANE: Final = 0  # in comparisons: null equals nothing, and a row is found by what equals
+
+
+Returned = Sequence[sa.Column[Any]]  # what a change tells of each delivery that it changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,25 +43,25 @@ class Kind:
     """
 
     columns: Columns
-    change: Callable[[Dialect, FromClause], Change]
+    change: Callable[[Dialect, FromClause, Returned], Change]
     lane_due: Callable[[FromClause], sa.ColumnElement[Any]]
     emptied: Callable[[FromClause], sa.ColumnElement[bool]]
     holds: bool = False
 
 
 def unlaned(kind: Kind, dialect: Dialect, rows: FromClause) -> Change:
-    """The change for a batch in which no delivery has a lane."""
-    return kind.change(dialect, rows)
+    """The change for a batch whose rows have no lanes. It reads ordinal, token and lane first."""
+    return kind.change(dialect, rows, _columns(_CHANGED))
 
 
 def laned(kind: Kind, dialect: Dialect, rows: FromClause) -> Choice:
     """The change for a batch in which deliveries have lanes: made where nobody else holds the lane by now.
 
-    It reads ``emptied`` for each, of lanes that may have nothing due now.
+    It reads ordinal, token and lane first, and ``emptied`` for each, of lanes that may have nothing due now.
     """
 
     def change(held: FromClause) -> Change:
-        plain = kind.change(dialect, held)
+        plain = kind.change(dialect, held, _columns((*_CHANGED, *_OF_LANES)))
         return replace(
             plain,
             then=[*plain.then, lambda changed: _leave_lanes(kind, changed)],
@@ -103,8 +107,11 @@ def _leave_lanes(kind: Kind, changed: FromClause) -> UpdateBase:
 
 
 def _of(rows: FromClause) -> sa.ColumnElement[bool]:
-    own = sa.tuple_(delivery.c.message_ordinal, delivery.c.lease_token, sa.func.coalesce(delivery.c.lane, _NO_LANE))
-    return own.in_(sa.select(rows.c.ordinal, rows.c.token, sa.func.coalesce(rows.c.lane, _NO_LANE)))
+    own: list[sa.ColumnElement[Any]] = [delivery.c.message_ordinal, delivery.c.lease_token]
+    if "lane" not in rows.c:
+        return sa.and_(sa.tuple_(*own).in_(sa.select(rows.c.ordinal, rows.c.token)), delivery.c.lane.is_(None))
+    own.append(sa.func.coalesce(delivery.c.lane, _NO_LANE))
+    return sa.tuple_(*own).in_(sa.select(rows.c.ordinal, rows.c.token, sa.func.coalesce(rows.c.lane, _NO_LANE)))
 
 
 def cancelled(rows: FromClause) -> sa.Select[Any]:
@@ -115,31 +122,25 @@ def cancelled(rows: FromClause) -> sa.Select[Any]:
     )
 
 
-def _update(rows: FromClause, values: Mapping[str, Any]) -> ReturningUpdate[Any]:
+def _update(rows: FromClause, values: Mapping[str, Any], returned: Returned) -> ReturningUpdate[Any]:
     """Set ``values`` in the deliveries that are held as ``rows`` say."""
     held = delivery.c
     same = (
         held.message_ordinal == rows.c.ordinal,
         held.lease_token == rows.c.token,
-        sa.func.coalesce(held.lane, _NO_LANE) == sa.func.coalesce(rows.c.lane, _NO_LANE),
+        held.lane.is_(None)
+        if "lane" not in rows.c
+        else sa.func.coalesce(held.lane, _NO_LANE) == sa.func.coalesce(rows.c.lane, _NO_LANE),
     )
-    return sa.update(delivery).values(values).where(*same, *_fence()).returning(*_changed())
+    return sa.update(delivery).values(values).where(*same, *_fence()).returning(*returned)
 
 
-def _changed() -> list[sa.Column[Any]]:
-    return [delivery.c[name] for name in _CHANGED]
+def _columns(names: Sequence[str]) -> Returned:
+    return [delivery.c[name] for name in names]
 
 
-_CHANGED: Final = (
-    "message_ordinal",
-    "subscription_id",
-    "lease_token",
-    "attempt",
-    "lane",
-    "ordered",
-    "due_at",
-    "lease_expires_at",
-)
+_CHANGED: Final = ("message_ordinal", "lease_token", "lane", "subscription_id", "attempt")
+_OF_LANES: Final = ("ordered", "due_at", "lease_expires_at")
 
 
 def _is_of(rows: FromClause, changed: FromClause) -> sa.ColumnElement[bool]:
@@ -156,10 +157,10 @@ def _fence() -> tuple[sa.ColumnElement[bool], ...]:
     return *_leased(), ~delivery.c.cancel_requested
 
 
-def _acknowledge(_dialect: Dialect, rows: FromClause) -> Change:
+def _acknowledge(_dialect: Dialect, rows: FromClause, returned: Returned) -> Change:
     acknowledged = sa.delete(delivery).where(_of(rows), *_leased(), delivery.c.cancel_requested)
     return Change(
-        change=acknowledged.returning(*_changed()),
+        change=acknowledged.returning(*returned),
         then=[
             lambda gone: into_history(gone, "discarded", known_reason(gone)),
             lambda gone: into_tally(gone, "discarded"),
@@ -168,8 +169,8 @@ def _acknowledge(_dialect: Dialect, rows: FromClause) -> Change:
     )
 
 
-def _finish(outcome: Ending) -> Callable[[Dialect, FromClause], Change]:
-    def make(_dialect: Dialect, rows: FromClause) -> Change:
+def _finish(outcome: Ending) -> Callable[[Dialect, FromClause, Returned], Change]:
+    def make(_dialect: Dialect, rows: FromClause, returned: Returned) -> Change:
         def keep(gone: FromClause) -> UpdateBase:
             if "reason" in rows.c:
                 return into_history(gone, outcome, rows.c.reason, _is_of(rows, gone))
@@ -177,24 +178,24 @@ def _finish(outcome: Ending) -> Callable[[Dialect, FromClause], Change]:
 
         finished = sa.delete(delivery).where(_of(rows), *_fence())
         return Change(
-            change=finished.returning(*_changed()),
+            change=finished.returning(*returned),
             then=[keep, lambda gone: into_tally(gone, outcome), without_details],
         )
 
     return make
 
 
-def _retry(dialect: Dialect, rows: FromClause) -> Change:
+def _retry(dialect: Dialect, rows: FromClause, returned: Returned) -> Change:
     values = {"state": "pending", "due_at": Later(Now(), rows.c.delay), "lease_expires_at": None, "ends_at": None}
     names = [*KEY, "failed_attempt", "failed_at", *FAILURE]
 
     def keep_failure(changed: FromClause) -> UpdateBase:
         return upsert_details(dialect, _failures(changed, rows), names, {})
 
-    return Change(change=_update(rows, values), then=[keep_failure])
+    return Change(change=_update(rows, values, returned), then=[keep_failure])
 
 
-def _dead_letter(dialect: Dialect, rows: FromClause) -> Change:
+def _dead_letter(dialect: Dialect, rows: FromClause, returned: Returned) -> Change:
     values = {"state": "dead", "due_at": None, "lease_expires_at": None, "ends_at": None, "dead_since": Now()}
     failure = ["failed_attempt", "failed_at", *FAILURE]
 
@@ -202,7 +203,7 @@ def _dead_letter(dialect: Dialect, rows: FromClause) -> Change:
         source = _failures(changed, rows).add_columns(rows.c.reason)
         return upsert_details(dialect, source, [*KEY, *failure, "reason"], dict.fromkeys(failure, "error_type"))
 
-    return Change(change=_update(rows, values), then=[keep_reason])
+    return Change(change=_update(rows, values, returned), then=[keep_reason])
 
 
 def _failures(changed: FromClause, rows: FromClause) -> sa.Select[Any]:
@@ -211,13 +212,13 @@ def _failures(changed: FromClause, rows: FromClause) -> sa.Select[Any]:
     return sa.select(*key, changed.c.attempt, Now(), *failure).where(_is_of(rows, changed))
 
 
-def _release(_dialect: Dialect, rows: FromClause) -> Change:
+def _release(_dialect: Dialect, rows: FromClause, returned: Returned) -> Change:
     attempt = delivery.c.attempt - 1
     values = {"state": "pending", "due_at": Now(), "lease_expires_at": None, "ends_at": None, "attempt": attempt}
-    return Change(change=_update(rows, values))
+    return Change(change=_update(rows, values, returned))
 
 
-def _renew(dialect: Dialect, rows: FromClause) -> Change:
+def _renew(dialect: Dialect, rows: FromClause, returned: Returned) -> Change:
     ends = Later(Now(), rows.c.lease)
     values = {
         "lease_expires_at": ends,
@@ -232,7 +233,7 @@ def _renew(dialect: Dialect, rows: FromClause) -> Change:
         reported = source.where(_is_of(rows, changed), rows.c.reports == 1)
         return upsert_details(dialect, reported, names, {name: name for name in PROGRESS})
 
-    return Change(change=_update(rows, values), then=[keep_progress])
+    return Change(change=_update(rows, values, returned), then=[keep_progress])
 
 
 # --- The kinds ---------------------------------------------------------------------------------------------------

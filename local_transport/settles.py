@@ -127,9 +127,10 @@ class _Settle:
         dialect = database.dialect
         self._database = database
         self._lanes = lanes
-        self._batch = dialect.batch("settled", {**changes.HELD, **kind.columns})
-        self._unlaned = dialect.plan(changes.unlaned(kind, dialect, self._batch.rows))
-        self._laned = dialect.plan(changes.laned(kind, dialect, self._batch.rows))
+        self._unlaned = dialect.batch("settled", {**changes.LEASE, **kind.columns})
+        self._laned = dialect.batch("settled", {**changes.HELD, **kind.columns})
+        self._unlaned_plan = dialect.plan(changes.unlaned(kind, dialect, self._unlaned.rows))
+        self._laned_plan = dialect.plan(changes.laned(kind, dialect, self._laned.rows))
         self._refused = dialect.batch("refused", changes.HELD)
         self._look = dialect.statement(changes.cancelled(self._refused.rows))
 
@@ -140,23 +141,25 @@ class _Settle:
         if not settled:
             return []
         proofs = [_proof(held) for held, _ in settled]
-        rows: dict[_Proof, tuple[Any, ...]] = {}
-        for proof, (_, values) in zip(proofs, settled, strict=True):
-            rows.setdefault(proof, (*proof, *values))
-        in_order = [rows[proof] for proof in sorted(rows, key=_place)]  # so that two changes rarely cross
-        parameters = self._batch.bind(in_order) | {"subscription": subscription_id}
-        change = self._change_laned if any(proof[2] is not None for proof in rows) else self._change_unlaned
+        values: dict[_Proof, tuple[Any, ...]] = {}
+        for proof, (_, own) in zip(proofs, settled, strict=True):
+            values.setdefault(proof, own)
+        in_order = sorted(values, key=_place)  # so that two changes rarely cross
+        if any(lane is not None for _, _, lane in in_order):
+            change, bound = self._change_laned, self._laned.bind((*proof, *values[proof]) for proof in in_order)
+        else:
+            change, bound = self._change_unlaned, self._unlaned.bind((*proof[:2], *values[proof]) for proof in in_order)
+        parameters = bound | {"subscription": subscription_id}
         try:
-            changed = run_again(lambda: change(parameters))
-            done = {(row.message_ordinal, row.lease_token, row.lane) for row in changed}
-            cancelled = self._cancelled(subscription_id, sorted(rows.keys() - done, key=_place))
+            done: set[tuple[Any, ...]] = {row[:3] for row in run_again(lambda: change(parameters))}
+            cancelled = self._cancelled(subscription_id, [proof for proof in in_order if proof not in done])
         except TransportUnavailable as error:
             return [Failed(error=str(error)) for _ in settled]
         return [_answer(proof, done, cancelled, state) for proof in proofs]
 
     def _change_unlaned(self, parameters: Mapping[str, Any]) -> Rows:
         with self._database.changing() as connection:
-            return self._unlaned.run(connection, parameters)
+            return self._unlaned_plan.run(connection, parameters)
 
     def _change_laned(self, parameters: Mapping[str, Any]) -> Rows:
         def emptied(changed: Rows) -> Emptied:
@@ -164,7 +167,7 @@ class _Settle:
             mode: LaneMode = "ordered" if found and found[0].ordered else "exclusive"  # a subscription has one mode
             return Emptied(subscription_id=parameters["subscription"], mode=mode, lanes=[row.lane for row in found])
 
-        return self._lanes.change(self._laned, parameters, emptied)[0]
+        return self._lanes.change(self._laned_plan, parameters, emptied)[0]
 
     def _cancelled(self, subscription_id: int, proofs: Sequence[_Proof]) -> frozenset[_Proof]:
         """Which of these leases are held still, but for deliveries that were cancelled."""
@@ -191,7 +194,7 @@ def _place(proof: _Proof) -> tuple[int, int]:
     return proof[:2]
 
 
-def _answer(proof: _Proof, done: set[_Proof], cancelled: frozenset[_Proof], state: State) -> SettleResult:
+def _answer(proof: _Proof, done: set[tuple[Any, ...]], cancelled: frozenset[_Proof], state: State) -> SettleResult:
     if proof in done:
         done.remove(proof)  # the same delivery twice in a batch is settled once
         return Settled(state=state)

@@ -102,7 +102,7 @@ class Dispatcher:
             message = decode(delivery.body, self._origin(delivery))
         except (InvalidEnvelope, UnsupportedSchema) as error:
             return _unreadable(delivery, error)
-        delivery = replace(delivery, message_id=message.id, correlation_id=message.correlation_id)
+        delivery = delivery.read_as(message.id, message.correlation_id)
         if message.expires_at is not None and message.expires_at <= self._now(delivery, control):
             return Discard(delivery=delivery, reason="Expired")
         return self._run(delivery, message, control)
@@ -138,7 +138,9 @@ class Dispatcher:
             return _unreadable(delivery, error)
         typed = message if payload is message.payload else replace(message, payload=payload)
         returned = self.handler.function(typed, self._context(delivery, typed, control))
-        if inspect.isawaitable(returned):  # a plain function may return one too: one that wraps a coroutine function
+        if returned is not None and inspect.isawaitable(
+            returned
+        ):  # a plain function may return one too: one that wraps a coroutine function
             returned = _awaited(returned, control.run_async)
         return self._returned(delivery, returned)
 

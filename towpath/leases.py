@@ -27,14 +27,17 @@ class HeldLease:
     """One delivery in this worker's hands, since ``held_since``. Times are monotonic seconds; ``ends_at`` moves with
     each renewal.
 
-    ``stops_at`` is there while its handler runs under a time limit. ``decided`` says that it waits to be
-    settled, ``settling`` that this is being done, ``lost`` that the lease was reported lost.
+    ``stops_at`` is there while its handler runs under a time limit, ``starts_by`` where it was claimed ahead of the
+    handlers: one that has not ``started`` by then is given back. ``decided`` says that it waits to be settled,
+    ``settling`` that this is being done, ``lost`` that the lease was reported lost.
     """
 
     delivery: Delivery
     held_since: float
     ends_at: float
     renew_at: float
+    starts_by: float = math.inf
+    started: bool = False
     stops_at: float | None = None
     decided: bool = False
     settling: bool = False
@@ -54,7 +57,15 @@ class LeaseKeeper:
     The length of a lease is the consumer's, at the time of the claim or the renewal: an ``apply`` may change it.
     """
 
-    def __init__(self, consumer: Consumer, monotonic: Monotonic, log: logging.Logger):
+    def __init__(
+        self,
+        consumer: Consumer,
+        monotonic: Monotonic,
+        log: logging.Logger,
+        give_back: Callable[[HeldLease], None] = lambda _: None,
+    ):
+        """``give_back`` releases what was claimed ahead of the handlers and waits for one too long."""
+        self._give_back = give_back
         self._consumer = consumer
         self._monotonic = monotonic
         self._log = log
@@ -80,19 +91,25 @@ class LeaseKeeper:
             if thread.ident is not None:  # else it was never started
                 thread.join(timeout=_CHECK_SECONDS * 4)
 
-    def hold(self, delivery: Delivery) -> HeldLease:
-        """Take a delivery into care, its lease counted from now."""
+    def hold(self, deliveries: Iterable[Delivery], starts_by: float = math.inf) -> list[HeldLease]:
+        """Take deliveries into care, their leases counted from now; give back what has not started by ``starts_by``."""
         now, policy = self._monotonic(), self._consumer.policy
         renew_at, ends_at = now + _interval(policy), now + policy.lease_seconds
-        held = HeldLease(delivery=delivery, held_since=now, ends_at=ends_at, renew_at=renew_at)
+        held = [
+            HeldLease(delivery=one, held_since=now, ends_at=ends_at, renew_at=renew_at, starts_by=starts_by)
+            for one in deliveries
+        ]
         with self._lock:
-            self._held[_key(delivery)] = held
+            self._held.update((_key(lease.delivery), lease) for lease in held)
         return held
 
-    def started(self, held: HeldLease) -> None:
-        """The handler starts now: its time limit counts from here."""
+    def begin(self, held: HeldLease) -> bool:
+        """The handler starts now: its time limit counts from here. ``False`` when the delivery was given back."""
         limit = self._consumer.policy.max_processing_seconds
         held.stops_at = None if limit is None else self._monotonic() + limit
+        with self._lock:
+            held.started = not held.decided
+        return held.started
 
     def decide(self, held: HeldLease) -> bool:
         """Say that what becomes of the delivery is decided: it is aborted no more.
@@ -119,10 +136,11 @@ class LeaseKeeper:
         held.settling = False
         return self._monotonic() < held.ends_at and not held.lost
 
-    def drop(self, delivery: Delivery) -> None:
-        """The delivery is settled, or no longer this worker's."""
+    def drop(self, deliveries: Iterable[Delivery]) -> None:
+        """They are settled, or no longer this worker's."""
         with self._lock:
-            self._held.pop(_key(delivery), None)
+            for delivery in deliveries:
+                self._held.pop(_key(delivery), None)
 
     def abort_all(self, reason: AbortReason) -> None:
         """Ask every running handler to stop."""
@@ -157,6 +175,19 @@ class LeaseKeeper:
             if held.stops_at is not None and now > held.stops_at:
                 held.abort.set("max_processing")
 
+    def give_back_late(self) -> None:
+        """Give back what was claimed ahead and has waited too long: another worker may be free. The timer's work."""
+        now = self._monotonic()
+        for held in self.held():
+            if now > held.starts_by and not held.started and self._decide_unstarted(held):
+                self._give_back(held)
+
+    def _decide_unstarted(self, held: HeldLease) -> bool:
+        with self._lock:
+            first = not (held.started or held.decided)
+            held.decided = held.decided or first
+        return first
+
     def renew_due(self) -> None:
         """Renew in one call every lease whose time for it has come. The renewing thread's work."""
         with self._renewing:
@@ -169,6 +200,7 @@ class LeaseKeeper:
     def _watch(self) -> None:
         while not self._closed.wait(_CHECK_SECONDS):
             self.abort_overdue()
+            self.give_back_late()
 
     def _renew(self) -> None:
         while not self._closed.wait(_CHECK_SECONDS):

@@ -13,10 +13,11 @@ from towpath import payload
 from towpath.dispatch import Dispatcher
 from towpath.errors import SubscriptionNotFound
 from towpath.ports import Sweeper, Transport
-from towpath.service import Allowance, Service, Terms, WorkerOptions
+from towpath.service import Service
 from towpath.settlement import SubscriptionPolicy
 from towpath.settling import Counts
 from towpath.stopping import Stop
+from towpath.terms import Allowance, Terms, WorkerOptions
 
 __all__ = ["Counts", "Worker", "WorkerOptions"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -36,11 +36,21 @@ class Moment(TypeDecorator[datetime]):
         """From an aware datetime."""
         return value if value is None or dialect.name != "sqlite" else milliseconds(value)
 
-    def process_result_value(self, value: Any, dialect: SqlDialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's
-        """To an aware datetime in UTC."""
-        if isinstance(value, datetime):
-            return value.astimezone(UTC)
-        return None if value is None else _EPOCH + int(value) * _MILLISECOND
+    def result_processor(
+        self,
+        dialect: SqlDialect,
+        coltype: object,  # noqa: ARG002 - SQLAlchemy's
+    ) -> Callable[[Any], datetime | None]:
+        """To an aware datetime in UTC. The whole processor, since there are values in every row, and calls add up."""
+        return _from_milliseconds if dialect.name == "sqlite" else _in_utc
+
+
+def _from_milliseconds(value: Any) -> datetime | None:
+    return None if value is None else _EPOCH + int(value) * _MILLISECOND
+
+
+def _in_utc(value: datetime | None) -> datetime | None:
+    return value if value is None or value.tzinfo is UTC else value.astimezone(UTC)
 
 
 class _AnyText(TypeDecorator[str]):

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
@@ -18,6 +18,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.sql import visitors
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
@@ -52,14 +53,15 @@ _BECOME_WRITER: Final = sa.delete(sa.table("towpath_topology")).where(sa.false()
 
 
 class _JsonBatch:
-    """Rows as one JSON array of arrays."""
+    """Rows as one JSON array of arrays; ``only`` some of the columns, where not all are read."""
 
-    def __init__(self, name: str, columns: Columns) -> None:
+    def __init__(self, name: str, columns: Columns, only: Collection[str] | None = None) -> None:
         self._name = f"{name}_rows"
         each = sa.func.json_each(sa.bindparam(self._name, type_=sa.Text())).table_valued("value", name=f"{name}_each")
         values = [
             sa.type_coerce(sa.func.json_extract(each.c.value, sa.literal_column(f"'$[{i}]'")), kind).label(column)
             for i, (column, kind) in enumerate(columns.items())
+            if only is None or column in only
         ]
         rows = sa.select(*values).select_from(each)
         # Materialized, or a join would parse every row of JSON again for every row of the other side.
@@ -81,10 +83,11 @@ class _SeveralStatements:
             self._chosen = _JsonBatch("chosen", _kinds(planned.choose.exported_columns))
             self._choose = Statement(planned.choose, _SQL)
             change = planned.change(self._chosen.rows)
-        self._changed = _JsonBatch("changed", _kinds(change.change.exported_columns))
+        columns = _kinds(change.change.exported_columns)
+        self._changed = _JsonBatch("changed", columns)
         self._change = Statement(change.change, _SQL)
-        self._then = [Statement(follow(self._changed.rows), _SQL) for follow in change.then]
-        self._read = None if change.read is None else Statement(change.read(self._changed.rows), _SQL)
+        self._then = [_reading("changed", columns, follow) for follow in change.then]
+        self._read = None if change.read is None else _reading("changed", columns, change.read)
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
         known = dict(parameters)
@@ -97,6 +100,19 @@ class _SeveralStatements:
         for statement in self._then:
             statement.run(connection, known)
         return changed if self._read is None else self._read.run(connection, known).all()
+
+
+def _reading(
+    name: str, columns: Columns, make: Callable[[FromClause], UpdateBase | sa.Select[Any] | sa.CompoundSelect[Any]]
+) -> Statement:
+    """The statement that ``make`` makes of a batch without the columns that it does not read.
+
+    Each would be one more value to be found in JSON for every row.
+    """
+    whole = _JsonBatch(name, columns)
+    known: set[Any] = set(whole.rows.c)
+    read = {column.key for column in known & set(visitors.iterate(make(whole.rows)))}
+    return Statement(make(_JsonBatch(name, columns, read or set(columns)).rows), _SQL)
 
 
 def _kinds(columns: Iterable[sa.ColumnElement[Any]]) -> Columns:

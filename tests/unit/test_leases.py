@@ -77,16 +77,18 @@ class Kept:
         self.clock, self.consumer = FakeClock(), FakeConsumer()
         known = {"subscription": "documents.convert", "topic": "documents.process", "handler": None}
         self.consumer.policy = SubscriptionPolicy(**(known | policy))
-        self.keeper = LeaseKeeper(self.consumer, self.clock, logging.getLogger("test"))
+        self.given_back: list[HeldLease] = []
+        self.keeper = LeaseKeeper(self.consumer, self.clock, logging.getLogger("test"), self.given_back.append)
 
     def hold(self, number: int = 1, token: str = "1") -> HeldLease:
-        return self.keeper.hold(delivery(number, token))
+        return self.keeper.hold([delivery(number, token)])[0]
 
     def after(self, seconds: float) -> None:
         """Let time pass, and both threads' work be done then."""
         self.clock.advance(seconds)
         self.keeper.renew_due()
         self.keeper.abort_overdue()
+        self.keeper.give_back_late()
 
     def hanging_renewal(self, seconds: float) -> threading.Thread:
         """Let time pass, and a renewal begin that is answered when the consumer may ``go_on``."""
@@ -112,7 +114,7 @@ def test_a_held_delivery_is_in_the_workers_hands_until_it_is_dropped():
     held = kept.hold()
     assert kept.keeper.busy
     assert kept.keeper.held() == [held]
-    kept.keeper.drop(held.delivery)
+    kept.keeper.drop([held.delivery])
     assert not kept.keeper.busy
 
 
@@ -120,21 +122,56 @@ def test_deliveries_with_the_same_token_are_told_apart():
     kept = Kept()
     first, second = kept.hold(1, "1"), kept.hold(2, "1")
     assert kept.keeper.held() == [first, second]
-    kept.keeper.drop(first.delivery)
+    kept.keeper.drop([first.delivery])
     assert kept.keeper.held() == [second]
 
 
 def test_two_leases_of_one_delivery_are_told_apart():
     kept = Kept()
     lost, renewed = kept.hold(1, "1"), kept.hold(1, "2")
-    kept.keeper.drop(lost.delivery)
+    kept.keeper.drop([lost.delivery])
     assert kept.keeper.held() == [renewed]
+
+
+def ahead(kept: Kept, number: int = 1) -> HeldLease:
+    """A delivery that was claimed ahead, and is to start within 5 seconds."""
+    return kept.keeper.hold([delivery(number)], starts_by=kept.clock.now + 5)[0]
+
+
+def test_what_was_claimed_ahead_and_waits_too_long_is_given_back_once():
+    kept = Kept()
+    waiting, other = ahead(kept), kept.hold(2)
+    kept.after(4.9)
+    assert kept.given_back == []
+    kept.after(0.2)
+    kept.after(0.2)
+    assert kept.given_back == [waiting]
+    assert not kept.keeper.begin(waiting)
+    assert not kept.keeper.decide(waiting)
+    assert kept.keeper.begin(other)
+
+
+def test_what_was_claimed_ahead_and_has_started_is_not_given_back():
+    kept = Kept()
+    held = ahead(kept)
+    assert kept.keeper.begin(held)
+    kept.after(6)
+    assert kept.given_back == []
+    assert kept.keeper.decide(held)
+
+
+def test_what_was_claimed_ahead_is_renewed_while_it_waits_to_be_given_back():
+    kept = Kept(lease_seconds=30)
+    held = ahead(kept)
+    kept.after(10)
+    assert kept.consumer.renewed == [["d-1"]]
+    assert kept.given_back == [held]
 
 
 def test_dropping_what_is_not_held_changes_nothing():
     kept = Kept()
     held = kept.hold(1)
-    kept.keeper.drop(delivery(2))
+    kept.keeper.drop([delivery(2)])
     assert kept.keeper.held() == [held]
 
 
@@ -295,7 +332,7 @@ def test_a_delivery_that_is_being_settled_or_was_dropped_is_renewed_no_more():
     settling, dropped = kept.hold(1), kept.hold(2)
     kept.keeper.decide(settling)
     kept.keeper.settle_begins([settling])
-    kept.keeper.drop(dropped.delivery)
+    kept.keeper.drop([dropped.delivery])
     kept.after(30)
     assert kept.consumer.calls == []
     assert kept.keeper.held() == [settling]
@@ -446,7 +483,7 @@ def test_a_lease_that_must_be_over_aborts_after_five_seconds_of_grace_though_the
 def test_a_handler_that_runs_too_long_is_aborted_and_renewed_no_more():
     kept = Kept(lease_seconds=60, max_processing_seconds=90)
     held = kept.hold()
-    kept.keeper.started(held)
+    kept.keeper.begin(held)
     for _ in range(4):
         kept.after(20)
     assert len(kept.consumer.calls) == 4
@@ -463,7 +500,7 @@ def test_the_time_limit_counts_from_the_handlers_start():
     held = kept.hold()
     kept.after(200)
     assert held.abort.reason is None
-    kept.keeper.started(held)
+    kept.keeper.begin(held)
     kept.after(90)
     assert held.abort.reason is None
     kept.after(0.5)
@@ -473,7 +510,7 @@ def test_the_time_limit_counts_from_the_handlers_start():
 def test_without_a_time_limit_a_handler_may_run_as_long_as_its_lease_is_renewed():
     kept = Kept(lease_seconds=60)
     held = kept.hold()
-    kept.keeper.started(held)
+    kept.keeper.begin(held)
     for _ in range(100):
         kept.after(30)
     assert held.abort.reason is None
@@ -482,7 +519,7 @@ def test_without_a_time_limit_a_handler_may_run_as_long_as_its_lease_is_renewed(
 def test_a_delivery_that_waits_to_be_settled_is_not_aborted():
     kept = Kept(lease_seconds=60, max_processing_seconds=10)
     held = kept.hold()
-    kept.keeper.started(held)
+    kept.keeper.begin(held)
     kept.keeper.decide(held)
     kept.after(1_000)
     assert held.abort.reason is None
@@ -504,7 +541,7 @@ def running() -> set[str]:
 def test_while_it_runs_the_keeper_renews_and_watches_by_itself_whatever_a_renewal_raises():
     kept = Kept(lease_seconds=60, max_processing_seconds=100)
     held = kept.hold()
-    kept.keeper.started(held)
+    kept.keeper.begin(held)
     kept.consumer.answer = RuntimeError("a bug")
     kept.keeper.start()
     with closing(kept.keeper):

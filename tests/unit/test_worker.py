@@ -23,7 +23,6 @@ import pytest
 from towpath import Complete, DeadLetter, Message, Retry
 from towpath.backoff import BackOff
 from towpath.errors import HandlerNotFound, SubscriptionNotFound, TransportUnavailable
-from towpath.service import Allowance
 from towpath.settlement import (
     CancelRequested,
     Completion,
@@ -36,6 +35,7 @@ from towpath.settlement import (
     SubscriptionPolicy,
 )
 from towpath.stopping import Stop
+from towpath.terms import Allowance
 from towpath.worker import Counts, Worker, WorkerOptions
 
 PATIENCE = 20.0
@@ -374,6 +374,99 @@ def test_as_many_handlers_run_beside_each_other_as_threads_are_allowed(serving):
     transport = serving(process)
     transport.consumers[NAME].put(*(delivery(i) for i in range(12)))
     assert run(transport, replace(ONCE, concurrency=6)).states == {"completed": 12}
+
+
+class Hurried:
+    """Handles quickly until enough is claimed ahead, and then not at all until it may ``go_on``."""
+
+    def __init__(self, consumer: Callable[[], FakeConsumer]):
+        self.go_on, self.ran = threading.Event(), []
+        self._consumer = consumer
+
+    @property
+    def asked_for_more(self) -> bool:
+        return any(limit > 4 for limit, _ in self._consumer().receives)
+
+    def __call__(self, message, context):
+        self.ran.append(context.delivery_id)
+        if self.asked_for_more:
+            self.go_on.wait(PATIENCE)
+
+
+@pytest.fixture
+def hurrying(serving):
+    """A transport that can give back without harm, its handler, and a supply of deliveries of some attempt."""
+    handler = Hurried(lambda: transport.consumers[NAME])
+    transport = serving(handler)
+    transport.capabilities = frozenset({"exact_backlog", "release_refunds_attempt"})
+    consumer = transport.consumers[NAME]
+    numbers = itertools.count()
+
+    def supply(attempt: int = 1) -> None:
+        def more():
+            while len(consumer.ready) < 100:
+                consumer.put(replace(delivery(next(numbers)), attempt=attempt))
+
+        consumer.on_receive = more
+
+    return transport, handler, supply
+
+
+def test_quick_handlers_have_deliveries_claimed_ahead_which_a_stop_gives_back(hurrying):
+    transport, handler, supply = hurrying
+    supply()
+    with running(transport, WorkerOptions(concurrency=4)) as (worker, future):
+        assert eventually(lambda: worker.counts.received > len(handler.ran) + 4 and handler.asked_for_more)
+        worker.stop()
+        assert eventually(lambda: worker.counts.states.get("released"))
+        handler.go_on.set()
+        states = future.result(PATIENCE).states
+    assert states["completed"] == len(handler.ran)
+    assert states["completed"] + states["released"] == worker.counts.received
+    assert len(set(handler.ran)) == len(handler.ran)
+
+
+def test_nothing_is_claimed_ahead_where_giving_back_costs_an_attempt(hurrying):
+    transport, handler, supply = hurrying
+    transport.capabilities = frozenset({"exact_backlog"})
+    supply()
+    with running(transport, WorkerOptions(concurrency=4)) as (worker, future):
+        assert eventually(lambda: len(handler.ran) > 200)
+        worker.stop()
+        future.result(PATIENCE)
+    assert not handler.asked_for_more
+
+
+def test_nothing_is_claimed_ahead_of_what_has_one_attempt(hurrying):
+    transport, handler, supply = hurrying
+    consumer = transport.consumers[NAME]
+    consumer.policy = replace(consumer.policy, max_attempts=1)
+    transport._policies = {NAME: consumer.policy}
+    supply()
+    with running(transport, WorkerOptions(concurrency=4)) as (worker, future):
+        assert eventually(lambda: len(handler.ran) > 200)
+        worker.stop()
+        future.result(PATIENCE)
+    assert not handler.asked_for_more
+
+
+def test_what_was_tried_before_is_not_kept_ahead_and_no_more_of_it_is_claimed(hurrying):
+    """It may be what ended the process that held it, and its neighbours would lose an attempt each time."""
+    transport, handler, supply = hurrying
+    supply()
+    with running(transport, WorkerOptions(concurrency=4)) as (worker, future):
+        assert eventually(lambda: handler.asked_for_more)
+        transport.consumers[NAME].ready.clear()
+        supply(attempt=2)
+        handler.go_on.set()
+        assert eventually(lambda: worker.counts.states.get("released"))
+        released = worker.counts.states["released"]
+        asked = len(transport.consumers[NAME].receives)
+        assert eventually(lambda: len(transport.consumers[NAME].receives) > asked + 20)
+        assert worker.counts.states["released"] <= released + 100
+        assert {limit for limit, _ in transport.consumers[NAME].receives[asked + 2 :]} <= {1, 2, 3, 4}
+        worker.stop()
+        future.result(PATIENCE)
 
 
 def test_max_claims_at_most_so_many_and_ends(serving):
