@@ -86,7 +86,7 @@ class PartitionedClaims:
                 claimed += from_unlaned(limit - claimed.count)
             elif found.unlaned:
                 self._unlaned_first = True
-            if not (found.freed or woken or (found.emptied and not claimed.count)):
+            if not (found.freed or woken or found.emptied):
                 break
         return claimed
 

@@ -521,6 +521,15 @@ def test_a_claim_of_one_goes_on_past_lanes_whose_deliveries_wait(ordered):
     assert ordered.received(limit=1) == []
 
 
+def test_a_claim_that_got_some_goes_on_past_lanes_whose_deliveries_wait(ordered):
+    """Else it got less than it asked for, and whoever waits for more would take that for all there is."""
+    ordered.publish("a")
+    assert len(ordered.receive()) == 1
+    ordered.advance(62)
+    ordered.publish("b", "c")
+    assert sorted(ordered.received(limit=2)) == ["b1", "c1"]
+
+
 def test_another_mode_begins_without_lanes(keyed):
     keyed.publish("a")
     keyed.change(sa.delete(delivery))
