@@ -14,7 +14,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.selectable import FromClause
 
 from local_transport.applied import AppliedSubscription
-from local_transport.dialects.columns import Later, Moment, Now
+from local_transport.dialects.columns import Among, Later, Moment, Now
 from local_transport.tables import delivery, delivery_detail, message, subscription, topic
 from towpath.backoff import Random
 from towpath.settlement import Delivery, SubscriptionPolicy
@@ -122,8 +122,8 @@ class Leasing:
             "ends_at": sa.case((held.cancel_requested, ends), (over, none), (used_up, none), (last, ends), else_=none),
             "dead_since": sa.case((over, none), (used_up, Now()), else_=none),
         }
-        leased = sa.update(delivery).values(values).where(held.message_ordinal == chosen.c.message_ordinal)
-        leased = leased.where(held.subscription_id == SUBSCRIPTION)
+        mine = Among(held.message_ordinal, sa.select(chosen.c.message_ordinal).scalar_subquery())
+        leased = sa.update(delivery).values(values).where(mine, held.subscription_id == SUBSCRIPTION)
         expired = sa.case((held.expires_at <= Now(), sa.true()), else_=sa.false()).label("expired")
         return leased.returning(*(held[name] for name in _RETURNED), expired)
 

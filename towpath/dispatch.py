@@ -102,7 +102,7 @@ class Dispatcher:
             message = decode(delivery.body, self._origin(delivery))
         except (InvalidEnvelope, UnsupportedSchema) as error:
             return _unreadable(delivery, error)
-        delivery = delivery.read_as(message.id, message.correlation_id)
+        delivery = replace(delivery, message_id=message.id, correlation_id=message.correlation_id)
         if message.expires_at is not None and message.expires_at <= self._now(delivery, control):
             return Discard(delivery=delivery, reason="Expired")
         return self._run(delivery, message, control)
