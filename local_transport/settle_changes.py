@@ -107,11 +107,21 @@ def _leave_lanes(kind: Kind, changed: FromClause) -> UpdateBase:
 
 
 def _of(rows: FromClause) -> sa.ColumnElement[bool]:
+    """Whether the delivery is one that ``rows`` tell of, found by its key whatever a database thinks of their number.
+
+    As a mere condition PostgreSQL makes a join of it, and may compare each delivery in the table with each row.
+    """
     own: list[sa.ColumnElement[Any]] = [delivery.c.message_ordinal, delivery.c.lease_token]
-    if "lane" not in rows.c:
-        return sa.and_(sa.tuple_(*own).in_(sa.select(rows.c.ordinal, rows.c.token)), delivery.c.lane.is_(None))
-    own.append(sa.func.coalesce(delivery.c.lane, _NO_LANE))
-    return sa.tuple_(*own).in_(sa.select(rows.c.ordinal, rows.c.token, sa.func.coalesce(rows.c.lane, _NO_LANE)))
+    told: list[sa.ColumnElement[Any]] = [rows.c.ordinal, rows.c.token]
+    if "lane" in rows.c:
+        own.append(sa.func.coalesce(delivery.c.lane, _NO_LANE))
+        told.append(sa.func.coalesce(rows.c.lane, _NO_LANE))
+    same = sa.tuple_(*own).in_(sa.select(*told)).is_(sa.true())
+    return sa.and_(_keyed(rows), same, *(() if "lane" in rows.c else [delivery.c.lane.is_(None)]))
+
+
+def _keyed(rows: FromClause) -> sa.ColumnElement[bool]:
+    return Among(delivery.c.message_ordinal, sa.select(rows.c.ordinal).scalar_subquery())
 
 
 def cancelled(rows: FromClause) -> sa.Select[Any]:
@@ -126,6 +136,7 @@ def _update(rows: FromClause, values: Mapping[str, Any], returned: Returned) -> 
     """Set ``values`` in the deliveries that are held as ``rows`` say."""
     held = delivery.c
     same = (
+        _keyed(rows),
         held.message_ordinal == rows.c.ordinal,
         held.lease_token == rows.c.token,
         held.lane.is_(None)
