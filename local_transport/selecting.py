@@ -69,7 +69,7 @@ class Place:
 def delivery_key(text: str) -> tuple[int, int]:
     """The ordinal and the subscription's id of a delivery's id. Raises ``InvalidSelection``."""
     ordinal, _, subscription_id = text.partition("-")
-    if ordinal.isdecimal() and subscription_id.isdecimal():
+    if text.isascii() and ordinal.isdecimal() and subscription_id.isdecimal():
         key = int(ordinal), int(subscription_id)
         if key[0] <= _LARGEST[0] and key[1] <= _LARGEST[1]:
             return key

@@ -104,9 +104,15 @@ class LeaseKeeper:
         return held
 
     def begin(self, held: HeldLease) -> bool:
-        """The handler starts now: its time limit counts from here. ``False`` when the delivery was given back."""
-        limit = self._consumer.policy.max_processing_seconds
-        held.stops_at = None if limit is None else self._monotonic() + limit
+        """The handler starts now: its time limit counts from here. ``False`` when the delivery was given back.
+
+        So it is now when it waits too long and nobody had a look yet, as after a stop of the whole process: its lease
+        may be over, and another worker may have handled it.
+        """
+        now, limit = self._monotonic(), self._consumer.policy.max_processing_seconds
+        if now > held.starts_by and self._decide_unstarted(held):
+            self._give_back(held)
+        held.stops_at = None if limit is None else now + limit
         with self._lock:
             held.started = not held.decided
         return held.started

@@ -81,6 +81,8 @@ def test_an_age_has_a_unit(text, seconds):
         ("state=gone", "'gone' is no state; there are pending, leased, dead"),
         ("older-than=5", "'5' is no age; write 90s, 15m, 2h or 7d"),
         ("older-than=-5s", "is no age"),
+        ("older-than=36501d", "is too long an age; the longest is 36,500d"),
+        ("older-than=99999999999d", "is no age"),
         ("reason=", "--where reason needs a value"),
         ("reason", "--where reason needs a value"),
     ],
@@ -89,6 +91,12 @@ def test_what_is_no_condition_is_wrong_use(run, wrong, told):
     result = run("deliveries", "list", "--where", wrong)
     assert result.exit_code == 2
     assert told in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_a_condition_given_twice_is_wrong_use(run):
+    result = run("deliveries", "list", "--where", "subscription=bill", "--where", "subscription=ship")
+    assert result.exit_code == 2
+    assert "--where subscription is given twice" in " ".join(result.stderr.replace("│", " ").split())
 
 
 def test_ids_of_deliveries_and_of_messages_are_told_apart():

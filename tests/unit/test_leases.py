@@ -160,6 +160,15 @@ def test_what_was_claimed_ahead_and_has_started_is_not_given_back():
     assert kept.keeper.decide(held)
 
 
+def test_what_was_claimed_ahead_and_is_late_is_not_begun_although_nobody_had_a_look_yet():
+    kept = Kept()
+    held = ahead(kept)
+    kept.clock.advance(5.1)
+    assert not kept.keeper.begin(held)
+    assert not kept.keeper.begin(held)
+    assert kept.given_back == [held]
+
+
 def test_what_was_claimed_ahead_is_renewed_while_it_waits_to_be_given_back():
     kept = Kept(lease_seconds=30)
     held = ahead(kept)

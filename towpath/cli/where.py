@@ -14,7 +14,9 @@ from towpath.errors import did_you_mean
 from towpath.message import is_message_id
 from towpath.operating import DeliveryState, Selection
 
-_AGE: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_AGE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])")
+_DAY: Final = 86_400
+_LONGEST_SECONDS: Final = 36_500 * _DAY
 _UNITS: Final[Mapping[str, float]] = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 Ids: TypeAlias = Annotated[
@@ -27,14 +29,14 @@ Where: TypeAlias = Annotated[
     typer.Option(
         "--where",
         help="NAME=VALUE with subscription, state, key, reason, error (its type), older-than or newer-than (90s, 15m, "
-        "2h, 7d). Repeat for more: all must be met.",
+        "2h, 7d). Repeat for more conditions, each once: all must be met.",
     ),
 ]
 
 
 def selected(where: Sequence[str] | None) -> Selection:
     """The selection that meets every condition. Raises ``typer.BadParameter`` for what is none."""
-    selection = Selection()
+    selection, named = Selection(), set[str]()
     for condition in where or ():
         name, equals, value = condition.partition("=")
         if name not in _CONDITIONS:
@@ -43,6 +45,9 @@ def selected(where: Sequence[str] | None) -> Selection:
             )
         if not equals or not value:
             raise typer.BadParameter(f"--where {name} needs a value: {name}=...")
+        if name in named:
+            raise typer.BadParameter(f"--where {name} is given twice; give each condition once")
+        named.add(name)
         selection = _CONDITIONS[name](selection, value)
     return selection
 
@@ -68,7 +73,10 @@ def age(text: str) -> timedelta:
     found = _AGE.fullmatch(text)
     if found is None:
         raise typer.BadParameter(f"{text!r} is no age; write 90s, 15m, 2h or 7d")
-    return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+    seconds = float(found[1]) * _UNITS[found[2]]
+    if seconds > _LONGEST_SECONDS:
+        raise typer.BadParameter(f"{text!r} is too long an age; the longest is {_LONGEST_SECONDS // _DAY:,}d")
+    return timedelta(seconds=seconds)
 
 
 def _with_state(selection: Selection, value: str) -> Selection:
