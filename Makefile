@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit conformance agreement bench scale soak check format mutate coverage lock clean
+.PHONY: help setup demo test parts behaviour unit conformance agreement bench scale soak check format mutate coverage lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -26,8 +26,16 @@ $(READY): requirements.lock pyproject.toml
 demo: setup ## Watch the main path: SQLite, then the same handler in a Lambda zip
 	$(BIN)/towpath demo
 
+# The slow halves mostly wait for processes and servers, each for its own: they run side by side.
 test: setup ## Run every test on SQLite, PostgreSQL, LocalStack and awslambdaric
-	$(BIN)/pytest tests/architecture tests/unit tests/integration tests/conformance tests/acceptance
+	$(BIN)/pytest tests/architecture tests/unit
+	$(MAKE) --no-print-directory --jobs=2 parts behaviour
+
+parts: setup ## Run the tests of single parts on real databases, LocalStack and processes
+	$(BIN)/pytest tests/integration
+
+behaviour: setup ## Run the behaviour suite and the tests of what users see
+	$(BIN)/pytest tests/conformance tests/acceptance
 
 unit: setup ## Run the quick tests only
 	$(BIN)/pytest tests/architecture tests/unit
