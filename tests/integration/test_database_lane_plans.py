@@ -1,5 +1,6 @@
 """The plans of all that claims, settles and publishes keys, on PostgreSQL with 10,000 keys, most of them blocked."""
 
+import time
 from contextlib import closing
 from datetime import timedelta
 
@@ -41,18 +42,19 @@ FROM generate_series(0, :keys - 1) AS key;
 @pytest.fixture(scope="module", params=["exclusive", "ordered"])
 def crowded(request, postgres_server):
     """The URL of a database where 9 of 10 keys wait: for an hour, or behind a dead letter."""
-    with fresh_database(postgres_server) as url, closing(Database(url)) as database:
-        upgrade(database)
-        rules = {"partition_mode": request.param}
-        subscriptions = {"convert": {"topic": "documents"} | rules, "drained": {"topic": "few"} | rules}
-        with connect(url) as transport:
-            transport.apply(on_database({"documents": {}, "few": {}}, subscriptions))
-        numbers = {"deliveries": DELIVERIES, "keys": KEYS, "free": FREE, "mode": request.param}
-        with database.writing() as connection:
-            for statement in FILL.strip().split(";\n"):
-                connection.execute(sa.text(statement.rstrip(";\n")), numbers)
-        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(sa.text("VACUUM ANALYZE"))
+    with fresh_database(postgres_server) as url:
+        with closing(Database(url)) as database:
+            upgrade(database)
+            rules = {"partition_mode": request.param}
+            subscriptions = {"convert": {"topic": "documents"} | rules, "drained": {"topic": "few"} | rules}
+            with connect(url) as transport:
+                transport.apply(on_database({"documents": {}, "few": {}}, subscriptions))
+            numbers = {"deliveries": DELIVERIES, "keys": KEYS, "free": FREE, "mode": request.param}
+            with database.writing() as connection:
+                for statement in FILL.strip().split(";\n"):
+                    connection.execute(sa.text(statement.rstrip(";\n")), numbers)
+            with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.execute(sa.text("VACUUM ANALYZE"))
         yield url
 
 
@@ -99,14 +101,20 @@ def test_an_idle_look_reads_a_handful_of_entries_however_many_keys_are_blocked(c
             connection.execute(sa.text("UPDATE towpath_lane SET due_at = due_at + interval '2 hours'"))
         with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(sa.text("VACUUM ANALYZE towpath_lane"))
+        before = entries_read(database)
         with connect(crowded) as transport:
-            before = entries_read(database)
             assert transport.consumer("convert").receive(50, NOW) == []
-            transport.close()  # the server counts when the connection ends
         assert entries_read(database) - before < 50
 
 
 def entries_read(database):
+    """How many index entries were read so far. The server counts when a connection ends, so all others must have."""
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    deadline = time.monotonic() + 60
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        while connection.scalar(sa.text(f"{others} AND backend_type = 'client backend'")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
     query = """SELECT sum(idx_tup_read) FROM pg_stat_user_indexes
                WHERE relname IN ('towpath_lane', 'towpath_delivery', 'towpath_touched_lane')"""
     with database.reading() as connection:
