@@ -19,9 +19,8 @@ Convert = Callable[[JsonValue], Any]
 _LINE: Final = 200  # characters of one error
 # A field's name, or pydantic's name for a member of a union, such as "list[int]"; other keys are somebody's data.
 _NAME = re.compile(r"[^\W\d][\w.-]{0,59}(\[[\w\[\](), |.-]{0,60}\])?|\[key\]")
-_WITH_VALUES: Final = (  # after the first comma or colon
-    "bytes_invalid_encoding", "import_error", "timezone_offset", "uuid_parsing"
-)  # fmt: skip
+# What these say has a value after the first comma or colon.
+_WITH_VALUES: Final = ("bytes_invalid_encoding", "import_error", "timezone_offset", "uuid_parsing")
 _OF_VALIDATORS: Final = ("assertion_error", "value_error")
 _KIND = re.compile(r"[a-z0-9_]{1,60}")
 
