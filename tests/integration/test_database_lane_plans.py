@@ -1,6 +1,5 @@
 """The plans of all that claims, settles and publishes keys, on PostgreSQL with 10,000 keys, most of them blocked."""
 
-import time
 from contextlib import closing
 from datetime import timedelta
 
@@ -10,7 +9,7 @@ import sqlalchemy as sa
 from local_transport.connections import Database
 from local_transport.looks import Look
 from local_transport.schema import upgrade
-from tests.servers.plans import HOW, assert_none_reads_all_of, planned, settle_in_every_way
+from tests.servers.plans import HOW, assert_none_reads_all_of, entries_read, planned, settle_in_every_way
 from tests.servers.postgres import fresh_database
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
@@ -101,22 +100,7 @@ def test_an_idle_look_reads_a_handful_of_entries_however_many_keys_are_blocked(c
             connection.execute(sa.text("UPDATE towpath_lane SET due_at = due_at + interval '2 hours'"))
         with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(sa.text("VACUUM ANALYZE towpath_lane"))
-        before = entries_read(database)
-        with connect(crowded) as transport:
-            assert transport.consumer("convert").receive(50, NOW) == []
-        assert entries_read(database) - before < 50
-
-
-def entries_read(database):
-    """How many index entries were read so far. The server counts when a connection ends, so all others must have."""
-    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    deadline = time.monotonic() + 60
-    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        while connection.scalar(sa.text(f"{others} AND backend_type = 'client backend'")):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    query = """SELECT sum(idx_tup_read) FROM pg_stat_user_indexes
-               WHERE relname IN ('towpath_lane', 'towpath_delivery', 'towpath_touched_lane')"""
-    with database.reading() as connection:
-        connection.execute(sa.text("SELECT pg_stat_clear_snapshot()"))
-        return int(connection.scalar(sa.text(query)))
+    before = entries_read(crowded)
+    with connect(crowded) as transport:
+        assert transport.consumer("convert").receive(50, NOW) == []
+    assert entries_read(crowded) - before < 50

@@ -1,6 +1,7 @@
 """What PostgreSQL plans for the statements of a transport while a test does something with it."""
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -52,6 +53,24 @@ def planned(url: str, how: str) -> Iterator[tuple[Any, list[str]]]:
 
         transport._database.engine.dispose()
         yield transport, plans
+
+
+def entries_read(url: str) -> int:
+    """How many index entries of deliveries and lanes were read so far.
+
+    The server counts when a connection ends, so this waits until all others have.
+    """
+    others = """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
+    read = """SELECT sum(idx_tup_read) FROM pg_stat_user_indexes
+              WHERE relname IN ('towpath_lane', 'towpath_delivery', 'towpath_touched_lane')"""
+    deadline = time.monotonic() + 60
+    engine = sa.create_engine(url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        while connection.scalar(sa.text(others)):
+            assert time.monotonic() < deadline, "another connection does not end"
+            time.sleep(0.05)
+        return int(connection.scalar(sa.text(read)) or 0)
 
 
 def settle_in_every_way(transport: Any, subscription: str, url: str, count: int) -> None:
