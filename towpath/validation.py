@@ -36,7 +36,7 @@ def require_messages(messages: object) -> None:
 
 def first_fault(new: NewMessage) -> PublishError | None:
     """The first rule that ``new`` breaks, in the documented order of codes; ``None`` when it keeps them all."""
-    return _id_fault(new) or carried_fault(new) or _deduplication_fault(new)
+    return _id_fault(new) or carried_fault(new) or _lifetime_fault(new) or _deduplication_fault(new)
 
 
 def carried_fault(message: NewMessage | Message[Any]) -> PublishError | None:
@@ -90,6 +90,14 @@ def _times_fault(new: NewMessage | Message[Any]) -> PublishError | None:
             problem = f"{name} must be a datetime with a time zone, in the years 1 to 9999 of UTC"
             return PublishError(code="InvalidAttributes", message=problem)
     return None
+
+
+def _lifetime_fault(new: NewMessage) -> PublishError | None:
+    """Only of what is published: what is stored already is discarded as expired."""
+    if new.deliver_after is None or new.expires_at is None or new.deliver_after < new.expires_at:
+        return None
+    problem = "deliver_after must be earlier than expires_at: what is due only when it is over is never handled"
+    return PublishError(code="InvalidAttributes", message=problem)
 
 
 def _partition_key_fault(new: NewMessage | Message[Any]) -> PublishError | None:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import psycopg
 import sqlalchemy as sa
 from psycopg.abc import PQGen
+from psycopg.conninfo import make_conninfo, timeout_from_conninfo
 from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
@@ -158,6 +159,7 @@ class PostgreSql:
             arguments["prepare_threshold"] = _threshold(url.query.get("prepare_threshold", "none"))
         answer_seconds = _answer_seconds(url.query.get("answer_timeout", str(ANSWER_SECONDS)))
         wanted = _libpq(url)
+        _check_options(wanted)
         engine = sa.create_engine(
             wanted,
             connect_args={name: value for name, value in arguments.items() if name not in wanted.query},
@@ -298,6 +300,19 @@ _OWN: Final = ("prepare_threshold", "answer_timeout", "wakeups", "listen")  # of
 
 def _libpq(url: URL) -> URL:
     return url.set(drivername="postgresql+psycopg").difference_update_query(_OWN)
+
+
+def _check_options(url: URL) -> None:
+    """Raise ``UnknownTransport`` for what libpq cannot take, which would fail each connect."""
+    own = f"{', '.join(_OWN[:-1])} and {_OWN[-1]}"
+    try:
+        _, options = _SQL.create_connect_args(url)  # "host" may come several times: the servers to try in turn
+        for name, value in options.items():
+            make_conninfo(**{name: value})
+        timeout_from_conninfo(dict(options))
+    except (ArgumentError, psycopg.ProgrammingError) as error:
+        problem = f"the URL of the database cannot be used: {str(error).strip()}"
+        raise UnknownTransport(f"{problem}; a PostgreSQL URL takes libpq's parameters, and {own}") from error
 
 
 def listening_url(url: URL) -> URL | None:
