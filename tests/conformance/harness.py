@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import pytest
@@ -172,8 +173,12 @@ class WorkerRunning:
         return [str(result.id)]
 
     def drain(self, processes: int, threads: int, deliveries: int) -> int:
-        started = [self._start_worker("*", "--idle-exit", "3", "--concurrency", str(threads)) for _ in range(processes)]
-        assert [process.wait(timeout=240) for process in started] == [0] * processes
+        options = ("*", "--idle-exit", "3", "--concurrency", str(threads))
+        with TemporaryDirectory() as folder:
+            meeting = Path(folder) / str(processes)
+            meeting.mkdir()
+            started = [self._start_worker(*options, CONFORMANCE_MEETING=str(meeting)) for _ in range(processes)]
+            assert [process.wait(timeout=240) for process in started] == [0] * processes
         return processes
 
     def observations(self, subscription: str | None = None) -> list[Observation]:
