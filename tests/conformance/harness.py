@@ -39,6 +39,7 @@ from towpath.worker import Worker, WorkerOptions
 FUNCTION = Path(__file__).parent / "function"
 ENVIRONMENTS = count(1)
 PATIENCE = 120  # seconds for what must come, on a busy machine
+DRAIN_PATIENCE = 540  # the same for 2,000 deliveries, for which a test needs a time limit of its own
 
 Observation = dict[str, Any]  # one line of scripted.observe
 
@@ -178,7 +179,7 @@ class WorkerRunning:
             meeting = Path(folder) / str(processes)
             meeting.mkdir()
             started = [self._start_worker(*options, CONFORMANCE_MEETING=str(meeting)) for _ in range(processes)]
-            assert [process.wait(timeout=240) for process in started] == [0] * processes
+            assert [process.wait(timeout=DRAIN_PATIENCE) for process in started] == [0] * processes
         return processes
 
     def observations(self, subscription: str | None = None) -> list[Observation]:
@@ -384,7 +385,7 @@ class LambdaRunning:
 
     def drain(self, processes: int, threads: int, deliveries: int) -> int:
         """The mapping decides how many functions run: LocalStack's runs one at a time."""
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + DRAIN_PATIENCE
         while len(self.observations()) < deliveries:
             assert time.monotonic() < deadline, f"{len(self.seen)} of {deliveries} deliveries were handled"
         self.work()

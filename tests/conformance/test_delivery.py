@@ -160,6 +160,7 @@ def test_a_checkpoint_is_given_to_the_next_attempt(harness):
         assert (second["attempt"], second["checkpoint"]) == (2, kept)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.case(
     "C33", "2 processes of 8 threads each claim 2,000 deliveries: none twice while a lease holds (mode none)"
 )
