@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit conformance agreement check format mutate coverage lock clean
+.PHONY: help setup demo test parts behaviour unit conformance agreement bench scale soak check format mutate coverage lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -26,8 +26,16 @@ $(READY): requirements.lock pyproject.toml
 demo: setup ## Watch the main path: SQLite, then the same handler in a Lambda zip
 	$(BIN)/towpath demo
 
+# The slow halves mostly wait for processes and servers, each for its own: they run side by side.
 test: setup ## Run every test on SQLite, PostgreSQL, LocalStack and awslambdaric
-	$(BIN)/pytest tests/architecture tests/unit tests/integration tests/conformance tests/acceptance
+	$(BIN)/pytest tests/architecture tests/unit
+	$(MAKE) --no-print-directory --jobs=2 parts behaviour
+
+parts: setup ## Run the tests of single parts on real databases, LocalStack and processes
+	$(BIN)/pytest tests/integration
+
+behaviour: setup ## Run the behaviour suite and the tests of what users see
+	$(BIN)/pytest tests/conformance tests/acceptance
 
 unit: setup ## Run the quick tests only
 	$(BIN)/pytest tests/architecture tests/unit
@@ -37,6 +45,22 @@ conformance: setup ## Run the behaviour suite on every transport
 
 agreement: setup ## Compare filters with SNS on LocalStack: 1,000 pairs instead of the 200 of make test
 	TOWPATH_AGREEMENT_PAIRS=1000 $(BIN)/pytest tests/integration/test_filter_agreement.py
+
+bench: setup ## Measure the database transport beside its peers (about 20 minutes)
+	$(PYTHON) -m venv .tools/bench
+	$(BIN)/uv pip install --quiet --python .tools/bench/bin/python --requirements requirements.lock --requirements benchmarks/peers.lock
+	$(BIN)/uv pip install --quiet --python .tools/bench/bin/python --no-deps --editable .
+	.tools/bench/bin/python -m benchmarks.database
+
+scale: setup ## Measure claims with 1,000 to 1,000,000 waiting (about an hour; goes on where it was interrupted)
+	@mkdir -p .tools
+	$(BIN)/python -m benchmarks.scale --json .tools/scale.json --plot docs/scale.svg
+	$(BIN)/python -m benchmarks.churn bloat
+	$(BIN)/python -m benchmarks.churn snapshot
+
+soak: setup ## Kill, stall and cut off processes for long and check the history: make soak [SEED=1] [MESSAGES=50000]
+	$(BIN)/python -m tests.history --database postgresql $(if $(SEED),--seed $(SEED)) $(if $(MESSAGES),--messages $(MESSAGES))
+	$(BIN)/python -m tests.history --database sqlite $(if $(SEED),--seed $(SEED)) --messages $(or $(MESSAGES),10000)
 
 check: setup ## Run all static checks
 	$(BIN)/ruff check .

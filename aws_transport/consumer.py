@@ -15,6 +15,7 @@ from towpath import limits
 from towpath.message import Clock
 from towpath.ports import Extension
 from towpath.settlement import (
+    CancelAcknowledgement,
     Completion,
     DeadLettering,
     Delivery,
@@ -84,6 +85,13 @@ class SqsConsumer:
     def release(self, releases: Sequence[Release]) -> list[SettleResult]:
         """Make the messages visible at once; the receive stays counted."""
         return self.settler.release(releases)
+
+    def acknowledge_cancel(self, acknowledgements: Sequence[CancelAcknowledgement]) -> list[SettleResult]:
+        """Nothing can be cancelled in flight on SQS, so there is never anything to acknowledge."""
+        return self.settler.acknowledge_cancel(acknowledgements)
+
+    def stop_receiving(self) -> None:
+        """Nothing to do: a poll that is on its way cannot be called back."""
 
     def close(self) -> None:
         """Nothing is held open: the clients are the transport's."""

@@ -14,12 +14,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from aws_transport.bindings import SubscriptionBinding
 from aws_transport.dead_letter import NOTE_ATTRIBUTE, DeadLetterNote, read_note
 from aws_transport.faults import translated
+from aws_transport.not_built import NotBuilt
 from towpath import limits
 from towpath.envelope import Origin, decode
-from towpath.errors import InvalidEnvelope, SubscriptionNotFound, UnsupportedSchema
+from towpath.errors import InvalidEnvelope, SubscriptionNotFound, Unsupported, UnsupportedSchema
 from towpath.manifest import Subscription
 from towpath.message import Clock
-from towpath.ports import DeadLetterEntry, SubscriptionStats
+from towpath.operating import DeadLetterEntry, Page, SubscriptionStats
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -32,7 +33,7 @@ _IN_FLIGHT: Final = "ApproximateNumberOfMessagesNotVisible"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqsOperator:
+class SqsOperator(NotBuilt):
     """``towpath.ports.Operator`` on SQS. Covers every subscription on AWS, whatever its host."""
 
     subscriptions: Mapping[str, Subscription]
@@ -52,13 +53,18 @@ class SqsOperator:
             self.log.warning("left out, since they have no bindings: %s", ", ".join(unbound))
         return [self._stats(name) for name in sorted(self.subscriptions.keys() & self.bindings.keys())]
 
-    def dead_letters(self, subscription: str, limit: int) -> list[DeadLetterEntry]:
+    def dead_letters(self, subscription: str, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
         """At most ``limit`` dead letters, those set aside first before the others, of those that SQS shows.
 
         Messages are received to be looked at and given back at the end: until then, or for 30 s when giving back
         fails, nobody else sees them. A pass ends after 20 s, with what it has seen. Of one FIFO group SQS shows no more
-        than it puts in one answer. Raises ``SubscriptionNotFound``, ``TransportUnavailable``, ``TransportRejected``.
+        than it puts in one answer. Raises ``SubscriptionNotFound``, ``TransportUnavailable``, ``TransportRejected``,
+        and ``Unsupported`` for a ``cursor``.
         """
+        if cursor is not None:
+            raise Unsupported(
+                "SQS has no list of dead letters that goes on where another one ended; ask for more at once"
+            )
         known = self.subscriptions.get(subscription)
         binding = self.bindings.get(subscription)
         if known is None or binding is None:
@@ -67,7 +73,7 @@ class SqsOperator:
         with self._given_back(binding.dead_letter_queue_url) as seen:
             self._look(binding.dead_letter_queue_url, limit, seen)
             entries = [_entry(subscription, known, message) for message in seen.values()]
-        return sorted(entries, key=lambda entry: (entry.dead_since, entry.delivery_id))
+        return Page(entries=tuple(sorted(entries, key=lambda entry: (entry.dead_since, entry.delivery_id))))
 
     def _stats(self, name: str) -> SubscriptionStats:
         binding = self.bindings[name]
@@ -81,6 +87,7 @@ class SqsOperator:
             completed=None,
             discarded=None,
             oldest_pending=None,
+            status=self.subscriptions[name].status,
         )
 
     def _counts(self, url: str) -> dict[str, int]:

@@ -13,6 +13,7 @@ from aws_transport.first_use import ClientOnFirstUse
 from towpath import limits
 from towpath.message import Clock, utc_now
 from towpath.settlement import (
+    CancelAcknowledgement,
     Completion,
     DeadLettering,
     Delivery,
@@ -89,6 +90,10 @@ class SqsSettler:
     def release(self, releases: Sequence[Release]) -> list[SettleResult]:
         """Make the messages visible at once. SQS keeps the receive counted as an attempt."""
         return self._change_visibility([(r.delivery, 0) for r in releases])
+
+    def acknowledge_cancel(self, acknowledgements: Sequence[CancelAcknowledgement]) -> list[SettleResult]:
+        """Nothing can be cancelled in flight on SQS, so there is never anything to acknowledge."""
+        return [LeaseLost() for _ in acknowledgements]
 
     def extend(self, deliveries: Sequence[Delivery], lease: timedelta) -> list[SettleResult]:
         """Hide the messages for ``lease`` from now on, no longer than 12 h from their receive."""

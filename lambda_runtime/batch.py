@@ -16,6 +16,7 @@ from lambda_runtime.threads import EventLoops, Threads
 from towpath.context import Progress
 from towpath.dispatch import Control, Dispatcher
 from towpath.settlement import (
+    CancelAcknowledgement,
     Completion,
     DeadLettering,
     Decision,
@@ -156,7 +157,7 @@ def settle_on_lambda(decision: Decision, settler: SqsSettler) -> SettleResult:
             return settler.copy_to_dead_letter_queue([decision])[0]
         case Release():
             return settler.release([decision])[0]
-        case Forfeit():
+        case Forfeit() | CancelAcknowledgement():  # nothing on SQS asks for the latter
             return LeaseLost()
         case _:
             assert_never(decision)

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from local_transport.applied import Desired, desired, stored_text
 from local_transport.connections import Database
 from local_transport.dialects.columns import Now
-from local_transport.tables import delivery, subscription, topic, topology
+from local_transport.tables import delivery, lane, subscription, topic, topology, touched_lane
 from towpath.errors import ApplyRefused
 from towpath.filters import FilterPolicy
 from towpath.manifest import Manifest
@@ -70,6 +70,7 @@ def _apply(database: Database, connection: Connection, wanted: Desired) -> Appli
         revision = _next_revision(database, connection, wanted.fingerprint())
         _write_topics(connection, wanted, topics, topic_changes, revision)
         _write_subscriptions(connection, wanted, subscriptions, changes, revision)
+        _clear_lanes(connection, [subscriptions[name].id for name in (*changes.changed, *changes.removed)])
     return Applied(
         added=(*topic_changes.added, *changes.added),
         changed=(*topic_changes.changed, *changes.changed),
@@ -168,6 +169,14 @@ def _write(
         connection.execute(table.update().where(table.c.name == name).values(removed_at=None, **values))
     else:
         connection.execute(table.insert().values(name=name, **values))
+
+
+def _clear_lanes(connection: Connection, subscription_ids: list[int]) -> None:
+    """Remove what is left of lanes that have no delivery: the subscription may have none from now on, or others."""
+    for table in (lane, touched_lane):
+        own = table.c.subscription_id.in_(subscription_ids)
+        busy = sa.exists().where(delivery.c.subscription_id == table.c.subscription_id)
+        connection.execute(sa.delete(table).where(own, ~busy))
 
 
 def _remove(connection: Connection, table: sa.Table, names: list[str], revision: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from local_transport.applied import AppliedTopic, AppliedTopology
 from towpath.envelope import Prepared, Sources, prepare
@@ -58,13 +58,12 @@ def check(
     fault = _topic_fault(topic, target, applied)
     drafts: list[Draft] = []
     rejected: dict[int, PublishResult] = {}
-    for position, (given, message_id) in enumerate(zip(messages, ids, strict=True)):
-        new = given if given.id is not None else replace(given, id=message_id)
-        found = fault if target is None or fault is not None else _prepared(topic, new, target, sources)
+    for position, (new, message_id) in enumerate(zip(messages, ids, strict=True)):
+        found = fault if target is None or fault is not None else _prepared(topic, new, target, sources, message_id)
         if isinstance(found, Prepared):
             drafts.append(Draft(position=position, prepared=found, new=new))
         elif found is not None:
-            rejected[position] = rejection(_valid_id(given, found), found)
+            rejected[position] = rejection(_valid_id(new, found), found)
     return Checked(
         revision=applied.revision,
         topic=topic,
@@ -105,8 +104,10 @@ def _topic_fault(topic: str, target: AppliedTopic | None, applied: AppliedTopolo
     return None
 
 
-def _prepared(topic: str, new: NewMessage, target: AppliedTopic, sources: Sources) -> Prepared | PublishError:
-    found = prepare(topic, new, target.policy.max_payload_bytes, sources)
+def _prepared(
+    topic: str, new: NewMessage, target: AppliedTopic, sources: Sources, message_id: str
+) -> Prepared | PublishError:
+    found = prepare(topic, new, target.policy.max_payload_bytes, sources, message_id)
     if isinstance(found, Prepared) and new.deduplication_key is not None and "\0" in new.deduplication_key:
         problem = "deduplication_key holds the character NUL, which not every database can keep"
         return PublishError(code="InvalidDeduplication", message=problem)

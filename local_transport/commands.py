@@ -1,4 +1,4 @@
-"""``towpath db``: the schema of a database."""
+"""``towpath db``: the schema of a database, and how it is."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from local_transport.connections import Database, upgrade_command
-from local_transport.schema import SchemaState, schema_state, upgrade
+from local_transport.connections import Database
+from local_transport.dialects.health import Finding
+from local_transport.health import CheckUp, wake_lanes
+from local_transport.schema import SchemaState, mismatch, schema_state, upgrade
 from towpath.cli.options import require_file
-from towpath.cli.output import JsonFlag, console, print_json
+from towpath.cli.output import JsonFlag, console, print_json, print_sentence
 
-app = typer.Typer(help="The schema of a database.", no_args_is_help=True)
+app = typer.Typer(help="The schema of a database, and how it is.", no_args_is_help=True)
 
 DatabaseOption: TypeAlias = Annotated[
     str,
     typer.Option(
         "--database", "--transport", envvar="TOWPATH_TRANSPORT", help="The database's URL.", show_default=False
     ),
+]
+WakeLanes: TypeAlias = Annotated[
+    bool, typer.Option("--wake-lanes", help="Have claims look at deliveries that are stuck in their lanes.")
 ]
 
 
@@ -43,20 +48,29 @@ def upgrade_schema(*, database: DatabaseOption, as_json: JsonFlag = False) -> No
 
 
 @app.command()
-def check(*, database: DatabaseOption, as_json: JsonFlag = False) -> None:
-    """Say which version the tables have. Exit 0 when it is this one's, 1 when not.
+def check(*, database: DatabaseOption, wake: WakeLanes = False, as_json: JsonFlag = False) -> None:
+    """Look a database over: schema, clock, leases, lanes, dead letters, settings, dead rows, open transactions.
+
+    Each finding says what to do. Exit 0 when there is none, 1 when there is one.
 
     Example: towpath db check --database postgresql://host/name
     """
     require_file(database)
     with _opened(database) as opened:
+        findings = opened.unopened_findings()
         state = schema_state(opened)
-        label = opened.label
+        if state.current:
+            woken = wake_lanes(opened) if wake else 0
+            findings += CheckUp(database=opened).findings()
+        else:
+            findings.append(_outdated(state, opened.label))
     if as_json:
-        print_json(asdict(state) | {"current": state.current})
+        print_json(asdict(state) | {"current": state.current, "findings": [asdict(one) for one in findings]})
     else:
-        console().print(_sentence(state, label), soft_wrap=True, markup=False)
-    if not state.current:
+        _print(state, findings)
+        if state.current and wake:
+            print_sentence(f"{woken} deliveries are looked at again.")
+    if findings:
         raise typer.Exit(1)
 
 
@@ -69,8 +83,14 @@ def _opened(url: str) -> Iterator[Database]:
         database.close()
 
 
-def _sentence(state: SchemaState, label: str) -> str:
+def _outdated(state: SchemaState, label: str) -> Finding:
+    problem, repair = mismatch(state, label)
+    return Finding(code="schema", problem=problem, repair=repair)
+
+
+def _print(state: SchemaState, findings: list[Finding]) -> None:
     if state.current:
-        return f"Schema version {state.installed}, as this Towpath needs."
-    found = "There are no Towpath tables" if state.installed is None else f"The schema has version {state.installed}"
-    return f"{found}; this Towpath needs {state.needed}: run {upgrade_command(label)}."
+        rest = "." if findings else "; nothing to do."
+        print_sentence(f"Schema version {state.installed}, as this Towpath needs{rest}")
+    for finding in findings:
+        print_sentence(f"{finding.code}: {finding.problem}. To do: {finding.repair}.")

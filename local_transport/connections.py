@@ -14,6 +14,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from local_transport.dialects import Dialect, dialect_of
+from local_transport.dialects.health import Finding
+from local_transport.dialects.port import Signals
 from towpath.backoff import Random
 from towpath.errors import SchemaOutdated, TransportUnavailable, UnknownTransport
 
@@ -38,6 +40,14 @@ class Database:
         self._url = _parsed(url)
         self.dialect: Dialect = dialect_of(self._url)
         self.engine: Engine = self.dialect.engine(self._url)
+
+    def signals(self) -> Signals | None:
+        """How this process hears from others that use the database; ``None`` when the URL turns that off."""
+        return self.dialect.signals(self._url, self.engine)
+
+    def unopened_findings(self) -> list[Finding]:
+        """What is to be told before the first connection is made: call it first."""
+        return self.dialect.examine_unopened(self._url)
 
     @property
     def label(self) -> str:

@@ -4,57 +4,40 @@ from __future__ import annotations
 
 import logging
 import random as system_random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from local_transport.applied import AppliedSubscription, TopologyReader, unknown_subscription
-from local_transport.claims import Claimed, Claims
-from local_transport.connections import Database
+from local_transport.claims import Claims
+from local_transport.connections import Database, run_again
 from local_transport.details import ATTEMPTS_EXCEEDED
+from local_transport.lane_claims import PartitionedClaims
+from local_transport.leasing import Claimed
+from local_transport.repeats import Change, Repeats
 from local_transport.settles import Renewal, Settles
+from local_transport.wakeups import Wakeups
 from towpath.backoff import Random
-from towpath.errors import Unsupported
 from towpath.ports import Extension
 from towpath.settlement import (
+    CancelAcknowledgement,
     Completion,
     DeadLettering,
     Delivery,
     Discard,
     Release,
     Retrial,
+    Settled,
     SettleResult,
     SubscriptionPolicy,
 )
 
-_POLL_SECONDS: Final = (0.05, 1.0)  # the first pause between two looks, and the longest
+EXPIRED: Final = "Expired"  # why a delivery was discarded
 
-
-class Bell:
-    """Wakes those who wait for messages when this process publishes some. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._rings = 0
-
-    @property
-    def rings(self) -> int:
-        """How often it rang so far: to be given to ``wait``, so that no ring is missed."""
-        return self._rings
-
-    def ring(self) -> None:
-        """Wake everybody."""
-        with self._condition:
-            self._rings += 1
-            self._condition.notify_all()
-
-    def wait(self, rings: int, seconds: float) -> bool:
-        """Wait for ``seconds``, or until it has rung more than ``rings`` times; answers whether it has."""
-        with self._condition:
-            return self._condition.wait_for(lambda: self._rings > rings, seconds)
+_IN_VAIN: Final = 2  # claims after which one that was woken leaves nothing out: the look has seen something
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +47,7 @@ class Means:
     database: Database
     reader: TopologyReader
     settles: Settles
-    bell: Bell
+    wakeups: Wakeups
     log: logging.Logger
     random: Random = system_random.random
     monotonic: Callable[[], float] = time.monotonic
@@ -73,7 +56,7 @@ class Means:
 class DatabaseConsumer:
     """The consumer of one subscription. Thread-safe.
 
-    Raises ``SubscriptionNotFound`` when it is made, and ``Unsupported`` for a partition mode that cannot be served.
+    Raises ``SubscriptionNotFound`` when it is made.
     """
 
     def __init__(self, means: Means, name: str) -> None:
@@ -81,7 +64,9 @@ class DatabaseConsumer:
         self._name = name
         self._applied = self._current()
         self._claims = self._claims_of(self._applied)
-        self._closed = False
+        self._repeats = Repeats(means.database, means.monotonic)
+        self._all_taken_at: int | None = None  # how often it had rung before a claim that found too few
+        self._stopped = False
 
     @property
     def policy(self) -> SubscriptionPolicy:
@@ -93,28 +78,37 @@ class DatabaseConsumer:
     def receive(self, limit: int, wait: timedelta) -> list[Delivery]:
         """At most ``limit`` deliveries, leased; waits up to ``wait`` for a first one. Raises ``TransportUnavailable``.
 
-        An empty answer may come early after ``close``. What is due already is answered at once.
+        What is due already is answered at once; but while nothing was heard of since a claim found less than it asked
+        for, one that may wait leaves it to the look, which comes soon. After ``stop_receiving`` or ``close`` the answer
+        is empty.
         """
         deadline = self._means.monotonic() + wait.total_seconds()
-        pause, longest = _POLL_SECONDS
-        while True:
-            rings = self._means.bell.rings
-            deliveries = self._claim(limit)
+        wakeups, in_vain = self._means.wakeups, 0
+        while not (self._stopped or wakeups.closed):
+            rings = wakeups.rings(self._applied.id)
+            if in_vain or wait <= timedelta(0) or rings != self._all_taken_at:
+                claimed = self._claim(limit, leave_out=wait > timedelta(0) and in_vain < _IN_VAIN)
+                self._all_taken_at = rings if claimed.count < limit else None
+                if claimed.deliveries:
+                    return claimed.deliveries
             left = deadline - self._means.monotonic()
-            if deliveries or left <= 0 or self._closed:
-                return deliveries
-            rang = self._means.bell.wait(rings, min(pause, left))
-            pause = _POLL_SECONDS[0] if rang else min(pause * 2, longest)
-
-    def _claim(self, limit: int) -> list[Delivery]:
-        """Claim, and again while a claim only made deliveries dead or was refused for an outdated policy."""
-        while True:
-            claimed = self._claims.claim(limit)
-            self._report_ended(claimed)
-            if claimed.deliveries:
-                return claimed.deliveries
-            if not claimed.ended and not self._is_outdated():
+            if left <= 0:
                 return []
+            wakeups.wait(self._applied, rings, left, after_a_ring=in_vain > 0)
+            in_vain += 1
+        return []
+
+    def _claim(self, limit: int, *, leave_out: bool) -> Claimed:
+        """Claim, and again while a claim only ended deliveries or was refused for an outdated policy.
+
+        Who does not wait is told all there is; who waits may leave out what a look would tell of soon enough.
+        """
+        while True:
+            claim = self._claims.claim if leave_out else self._claims.claim_all
+            claimed = run_again(partial(claim, limit), self._means.random)
+            self._end(claimed)
+            if claimed.deliveries or (not claimed.count and not self._is_outdated()):
+                return claimed
 
     def _is_outdated(self) -> bool:
         """Whether another policy is applied by now; then the next claim goes by that."""
@@ -131,40 +125,71 @@ class DatabaseConsumer:
             raise unknown_subscription(self._name, known)
         return known[self._name]
 
-    def _claims_of(self, applied: AppliedSubscription) -> Claims:
-        if applied.is_partitioned:
-            mode = applied.policy.partition_mode
-            raise Unsupported(f"subscription {self._name!r} has partition mode {mode}, which no worker serves yet")
-        return Claims(self._means.database, applied, self._means.random)
+    def _claims_of(self, applied: AppliedSubscription) -> Claims | PartitionedClaims:
+        make = PartitionedClaims if applied.is_partitioned else Claims
+        return make(self._means.database, applied, self._means.random, self._means.monotonic)
 
-    def _report_ended(self, claimed: Claimed) -> None:
+    def _end(self, claimed: Claimed) -> None:
+        """Have nobody handle what is over: past its expiry, cancelled while its holder was gone, or dead by this claim.
+
+        Should the database not answer, it is met again when the lease of this claim ends.
+        """
         for delivery_id in claimed.ended:
-            facts = {"subscription": self._name, "delivery_id": delivery_id, "reason": ATTEMPTS_EXCEEDED}
-            self._means.log.error("delivery dead", extra=facts | {"state": "dead"})
+            self._report(delivery_id, "dead", ATTEMPTS_EXCEEDED)
+        if claimed.expired:
+            discards = [Discard(delivery=delivery, reason=EXPIRED) for delivery in claimed.expired]
+            self._report_discarded(claimed.expired, self.discard(discards), EXPIRED)
+        if claimed.cancelled:
+            acknowledged = [CancelAcknowledgement(delivery=delivery) for delivery in claimed.cancelled]
+            self._report_discarded(claimed.cancelled, self.acknowledge_cancel(acknowledged), "cancelled")
+
+    def _report_discarded(self, deliveries: list[Delivery], results: list[SettleResult], reason: str) -> None:
+        for delivery, result in zip(deliveries, results, strict=True):
+            if isinstance(result, Settled):
+                self._report(delivery.id, result.state, reason)
+
+    def _report(self, delivery_id: str, state: str, reason: str) -> None:
+        level = logging.ERROR if state == "dead" else logging.INFO
+        facts = {"subscription": self._name, "delivery_id": delivery_id, "state": state, "reason": reason}
+        self._means.log.log(level, "delivery %s", state, extra=facts)
 
     # Settling
 
     def complete(self, completions: Sequence[Completion]) -> list[SettleResult]:
         """They are over, and counted."""
-        return self._means.settles.complete(self._applied.id, [c.delivery for c in completions])
+        held = [c.delivery for c in completions]
+        return self._freed("completed", held, self._means.settles.complete(self._applied.id, held))
 
     def retry(self, retrials: Sequence[Retrial]) -> list[SettleResult]:
         """They come again after their delays; their failures are kept."""
-        return self._means.settles.retry(self._applied.id, retrials)
+        held = [r.delivery for r in retrials]
+        results = self._freed("retried", held, self._means.settles.retry(self._applied.id, retrials))
+        done = [r for r, result in zip(retrials, results, strict=True) if isinstance(result, Settled)]
+        if done:
+            self._means.wakeups.due_in(self._applied.id, min(r.delay for r in done).total_seconds())
+        return results
 
     def dead_letter(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
         """They are dead, and listed with reason and last error."""
-        return self._means.settles.dead_letter(self._applied.id, letters)
+        held = [letter.delivery for letter in letters]
+        return self._freed("dead", held, self._means.settles.dead_letter(self._applied.id, letters))
 
     def discard(self, discards: Sequence[Discard]) -> list[SettleResult]:
         """They are over, and counted as discarded."""
-        return self._means.settles.discard(self._applied.id, discards)
+        held = [d.delivery for d in discards]
+        return self._freed("discarded", held, self._means.settles.discard(self._applied.id, discards))
 
     def release(self, releases: Sequence[Release]) -> list[SettleResult]:
         """They are due at once, and the attempt did not count."""
-        results = self._means.settles.release(self._applied.id, [r.delivery for r in releases])
-        self._means.bell.ring()
-        return results
+        held = [r.delivery for r in releases]
+        results = self._means.settles.release(self._applied.id, held)
+        self._means.wakeups.due([self._applied.id])
+        return self._repeats.told(self._applied.id, "released", held, results)
+
+    def acknowledge_cancel(self, acknowledgements: Sequence[CancelAcknowledgement]) -> list[SettleResult]:
+        """They are over, and counted as discarded."""
+        held = [a.delivery for a in acknowledgements]
+        return self._freed("discarded", held, self._means.settles.acknowledge_cancel(self._applied.id, held))
 
     def extend(self, extensions: Sequence[Extension]) -> list[SettleResult]:
         """They are held for another lease from now on, and their progress is kept."""
@@ -180,13 +205,27 @@ class DatabaseConsumer:
         ]
         return self._means.settles.renew(self._applied.id, renewals)
 
+    def _freed(self, change: Change, held: Sequence[Delivery], results: list[SettleResult]) -> list[SettleResult]:
+        """A settle frees the delivery's key: have this process look for what follows on it, and once it stops, others.
+
+        While it goes on it has a free thread for that itself. Answers the results, true also for what is asked again.
+        """
+        if self._applied.is_partitioned:
+            tell = self._means.wakeups.due if self._stopped else self._means.wakeups.ring
+            tell([self._applied.id])
+        return self._repeats.told(self._applied.id, change, held, results)
+
     def _backoff_seconds(self, policy: SubscriptionPolicy, delivery: Delivery) -> float:
         """How long after its lease's end the delivery stays hidden; not at all when that is its end."""
         if delivery.attempt >= policy.max_attempts:
             return 0.0
         return policy.backoff.delay(delivery.attempt, self._means.random).total_seconds()
 
+    def stop_receiving(self) -> None:
+        """Let a waiting ``receive`` end, and claim nothing more."""
+        self._stopped = True
+        self._means.wakeups.ring([self._applied.id])
+
     def close(self) -> None:
-        """Let a waiting ``receive`` end. Leases run on."""
-        self._closed = True
-        self._means.bell.ring()
+        """The same. Leases run on."""
+        self.stop_receiving()

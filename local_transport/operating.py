@@ -1,151 +1,123 @@
-"""The operator's view: counts and dead letters."""
+"""The operator's side of a database: what it shows, and what may be done."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Row
 
-from local_transport.applied import TopologyReader, unknown_subscription
-from local_transport.claims import delivery_id
+from local_transport import counting, listing, partitions
+from local_transport.acting import Actions, Order
+from local_transport.applied import AppliedSubscription, TopologyReader, unknown_subscription
+from local_transport.auditing import record, trail
 from local_transport.connections import Database
-from local_transport.dialects.columns import Now, as_shown, moment
-from local_transport.tables import delivery, delivery_detail, message, subscription, tally, topic
-from towpath.ports import DeadLetterEntry, SubscriptionStats
+from local_transport.editing import Editor
+from local_transport.tables import subscription
+from towpath.message import JsonValue
+from towpath.operating import (
+    AuditEntry,
+    Backlog,
+    DeadLetterEntry,
+    DeliveryEntry,
+    Discarded,
+    Pace,
+    Page,
+    PartitionEntry,
+    PartitionState,
+    Selection,
+    SubscriptionStats,
+    Warrant,
+)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseOperator:
-    """Looks after the subscriptions of one database. Thread-safe."""
+    """``towpath.ports.Operator`` for one database. Thread-safe. Everything may raise ``TransportUnavailable``."""
 
-    def __init__(self, database: Database, reader: TopologyReader) -> None:
-        self._database = database
-        self._reader = reader
+    database: Database
+    reader: TopologyReader
+    actions: Actions
+    editor: Editor
+    due: Callable[[Collection[int]], None]
 
     def stats(self) -> list[SubscriptionStats]:
-        """Every subscription, by name; the counts are exact, of one moment. Raises ``TransportUnavailable``.
+        """Every subscription, by name; the counts are exact, of one moment. Takes the longer the more there waits.
 
         A lease whose time is over counts as pending, since nobody is known to work on it.
         """
-        with self._database.reading() as connection:
-            return [_stats(row) for row in connection.execute(_STATS)]
+        with self.database.reading() as connection:
+            return counting.stats(connection)
 
-    def dead_letters(self, subscription: str, limit: int) -> list[DeadLetterEntry]:
-        """At most ``limit`` dead letters, those dead for longest first. Raises ``SubscriptionNotFound``."""
-        with self._database.reading() as connection:
-            known = self._reader.current(connection).subscriptions
-            if subscription not in known:
-                raise unknown_subscription(subscription, known)
-            parameters = {"wanted": known[subscription].id, "limit": limit}
-            return [_entry(subscription, row) for row in connection.execute(_DEAD_LETTERS, parameters)]
+    def backlog(self) -> list[Backlog]:
+        """Every subscription, by name, of one moment. Reads at most some thousands of index entries for each."""
+        with self.database.reading() as connection:
+            return counting.backlog(connection)
 
+    def deliveries(self, selection: Selection, limit: int, cursor: str | None = None) -> Page[DeliveryEntry]:
+        """See the port. A partition key of a subscription in mode ``none`` is looked for in every message."""
+        with self.database.reading() as connection:
+            return listing.deliveries(connection, self.reader.current(connection), selection, limit, cursor)
 
-def _counts() -> sa.Subquery:
-    held = delivery.c
-    waits = sa.or_(held.state == "pending", sa.and_(held.state == "leased", held.lease_expires_at <= moment()))
-    works = sa.and_(held.state == "leased", held.lease_expires_at > moment())
-    return (
-        sa.select(
-            held.subscription_id,
-            sa.func.count().filter(waits).label("pending"),
-            sa.func.count().filter(works).label("leased"),
-            sa.func.count().filter(held.state == "dead").label("dead"),
-            sa.func.min(held.message_ordinal).filter(waits).label("oldest"),
-        )
-        .group_by(held.subscription_id)
-        .subquery("counts")
-    )
+    def dead_letters(self, subscription: str, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
+        """At most ``limit`` dead letters, those dead for longest first."""
+        with self.database.reading() as connection:
+            applied = self.reader.current(connection)
+            return listing.dead_letters(connection, applied, subscription, limit, cursor)
 
+    def partitions(
+        self, subscription: str, limit: int, cursor: str | None = None, state: PartitionState | None = None
+    ) -> Page[PartitionEntry]:
+        """See the port. Keys that have nothing but dead letters are there only where these block them."""
+        with self.database.reading() as connection:
+            applied = _known(self.reader.current(connection).subscriptions, subscription)
+            return partitions.partitions(connection, applied, limit, cursor, state)
 
-def _finished() -> sa.Subquery:
-    amounts = {
-        outcome: sa.func.sum(tally.c.amount).filter(tally.c.outcome == outcome).label(outcome)
-        for outcome in ("completed", "discarded")
-    }
-    return sa.select(tally.c.subscription_id, *amounts.values()).group_by(tally.c.subscription_id).subquery("finished")
+    def replay(self, selection: Selection, warrant: Warrant, pace: Pace) -> int:
+        """See the port. What comes again keeps the place that it had among its key's."""
+        return self.actions.replay(Order(action="replay", selection=selection, warrant=warrant, pace=pace))
 
+    def replay_edited(self, delivery_id: str, payload: JsonValue, warrant: Warrant) -> str:
+        """See the port. Both changes are made together."""
+        return self.editor.replay(delivery_id, payload, warrant)
 
-def _stats_query() -> sa.Select[Any]:
-    counts, finished = _counts(), _finished()
-    source = (
-        subscription.join(topic, topic.c.id == subscription.c.topic_id)
-        .outerjoin(counts, counts.c.subscription_id == subscription.c.id)
-        .outerjoin(finished, finished.c.subscription_id == subscription.c.id)
-        .outerjoin(message, message.c.ordinal == counts.c.oldest)
-    )
-    columns = (
-        subscription.c.name,
-        topic.c.name.label("topic"),
-        counts.c.pending,
-        counts.c.leased,
-        counts.c.dead,
-        finished.c.completed,
-        finished.c.discarded,
-        message.c.published_at,
-        sa.select(Now()).scalar_subquery().label("now"),
-    )
-    present = subscription.c.removed_at.is_(None)
-    return sa.select(*columns).select_from(source).where(present).order_by(subscription.c.name)
+    def discard(self, selection: Selection, warrant: Warrant, pace: Pace) -> Discarded:
+        """See the port. What is published while it goes on is left alone."""
+        return self.actions.discard(Order(action="discard", selection=selection, warrant=warrant, pace=pace))
 
+    def purge(self, subscription: str, warrant: Warrant, pace: Pace) -> int:
+        """Drop the dead letters of a subscription; answers how many."""
+        dead = Selection(subscription=subscription, state="dead")
+        order = Order(action="purge", selection=dead, warrant=warrant, pace=pace)
+        return self.actions.discard(order).at_once
 
-def _dead_letter_query() -> sa.Select[Any]:
-    held, detail = delivery.c, delivery_detail.c
-    same = sa.and_(detail.message_ordinal == held.message_ordinal, detail.subscription_id == held.subscription_id)
-    source = delivery.join(message, message.c.ordinal == held.message_ordinal).outerjoin(delivery_detail, same)
-    columns = (
-        held.message_ordinal,
-        held.subscription_id,
-        held.attempt,
-        held.dead_since,
-        message.c.id,
-        message.c.body,
-        detail.reason,
-        detail.error_type,
-        detail.error_message,
-        detail.error_traceback,
-    )
-    wanted = (held.subscription_id == sa.bindparam("wanted"), held.dead_since.is_not(None))
-    oldest_first = (
-        sa.select(*columns).select_from(source).where(*wanted).order_by(held.dead_since, held.message_ordinal)
-    )
-    return oldest_first.limit(sa.bindparam("limit", type_=sa.Integer()))
+    def pause(self, subscription: str, warrant: Warrant) -> bool:
+        """See the port. The next claim finds it so already."""
+        return self._set_paused(subscription, warrant, "pause")
+
+    def resume(self, subscription: str, warrant: Warrant) -> bool:
+        """See the port. Workers that wait look at once."""
+        return self._set_paused(subscription, warrant, "resume")
+
+    def audit(self, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
+        """At most ``limit`` entries, newest first."""
+        with self.database.reading() as connection:
+            return trail(connection, limit, cursor)
+
+    def _set_paused(self, name: str, warrant: Warrant, action: str) -> bool:
+        paused = action == "pause"
+        with self.database.writing() as connection:
+            applied = _known(self.reader.current(connection).subscriptions, name)
+            other = sa.and_(subscription.c.id == applied.id, subscription.c.paused != paused)
+            changed = connection.execute(sa.update(subscription).values(paused=paused).where(other)).rowcount == 1
+            if changed:
+                record(connection, warrant, action, name, {})
+        if changed and not paused:
+            self.due([applied.id])
+        return changed
 
 
-_STATS: Final = _stats_query()
-_DEAD_LETTERS: Final = _dead_letter_query()
-
-
-def _stats(row: Row[Any]) -> SubscriptionStats:
-    oldest = None if row.published_at is None else max(timedelta(0), row.now - row.published_at)
-    return SubscriptionStats(
-        subscription=row.name,
-        topic=row.topic,
-        pending=row.pending or 0,
-        leased=row.leased or 0,
-        dead=row.dead or 0,
-        completed=int(row.completed or 0),
-        discarded=int(row.discarded or 0),
-        oldest_pending=oldest,
-    )
-
-
-def _entry(subscription_name: str, row: Row[Any]) -> DeadLetterEntry:
-    return DeadLetterEntry(
-        delivery_id=delivery_id(row.message_ordinal, row.subscription_id),
-        subscription=subscription_name,
-        message_id=row.id,
-        reason=row.reason or "",
-        error=_error(row),
-        attempts=row.attempt,
-        dead_since=row.dead_since,
-        body=as_shown(row.body),
-    )
-
-
-def _error(row: Row[Any]) -> str:
-    """The last error: type and message in the first line, then the traceback."""
-    if row.error_type is None:
-        return ""
-    sentence = f"{row.error_type}: {row.error_message}" if row.error_message else row.error_type
-    return f"{sentence}\n{row.error_traceback}" if row.error_traceback else str(sentence)
+def _known(known: Mapping[str, AppliedSubscription], name: str) -> AppliedSubscription:
+    if name not in known:
+        raise unknown_subscription(name, known)
+    return known[name]

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from hashlib import blake2b
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from local_transport.applied import AppliedSubscription, AppliedTopic, TopologyReader
+from local_transport.applied import AppliedTopic, AppliedTopology, TopologyReader
 from local_transport.checking import Checked, Draft, check, comparable, ids_of, rejection
 from local_transport.connections import Database, run_again
 from local_transport.deduplication import Deduplicator, Keyed
+from local_transport.delivering import Deliveries, LaneWriting, fan_out, ordered_lanes
 from local_transport.dialects import Dialect
-from local_transport.dialects.columns import MESSAGE_ID, Moment, Now, moment
+from local_transport.dialects.columns import MESSAGE_ID, Now
 from local_transport.dialects.port import Columns
-from local_transport.tables import delivery, message
+from local_transport.tables import message, unwanted
+from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources
 from towpath.errors import TransportUnavailable
 from towpath.message import NewMessage, PublishError, PublishResult
 
 _ROWS: Final = 1_000  # in one statement, and
 _BYTES: Final = 4_000_000  # of bodies, so that a call of any size needs only so much memory at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """Results by position, and the ids of the subscriptions that got deliveries."""
+
+    by_position: Mapping[int, PublishResult]
+    subscriptions: frozenset[int]
+
+    @property
+    def results(self) -> list[PublishResult]:
+        """The results in the order of the call."""
+        return [result for _, result in sorted(self.by_position.items())]
 
 
 class DatabasePublisher:
@@ -34,13 +48,13 @@ class DatabasePublisher:
         database: Database,
         reader: TopologyReader,
         sources: Sources,
-        published: Callable[[], None],
+        wakeups: Wakeups,
     ) -> None:
-        """``published`` is called after messages became visible."""
+        """``wakeups`` are told of deliveries once they are visible."""
         self._database = database
         self._reader = reader
         self._sources = sources
-        self._published = published
+        self._wakeups = wakeups
         self._writer = _Writer(database.dialect)
 
     def publish(
@@ -58,31 +72,38 @@ class DatabasePublisher:
             return []
         if connection is not None:
             self._database.dialect.share_topology_for_caller(connection)
-            return self._write(connection, checked)
-        results = self._publish(checked)
-        if any(result.status == "accepted" for result in results):
-            self._published()
-        return results
-
-    def _publish(self, checked: Checked) -> list[PublishResult]:
+            written = self._write(connection, checked, self._writer.deliveries.touch_lanes)
+            self._wakeups.due_at_commit(connection, written.subscriptions)
+            return written.results
         try:
-            return run_again(lambda: self._publish_once(checked))
+            written = run_again(lambda: self._publish_once(checked))
         except TransportUnavailable as error:
             return _unavailable(checked, error)
+        if written.subscriptions:
+            self._wakeups.due(written.subscriptions)
+        return written.results
 
-    def _publish_once(self, checked: Checked) -> list[PublishResult]:
+    def _publish_once(self, checked: Checked) -> _Written:
         with self._database.writing() as connection:
             self._database.dialect.share_topology(connection)
-            return self._write(connection, checked)
+            return self._write(connection, checked, self._writer.deliveries.have_lanes)
 
-    def _write(self, connection: Connection, checked: Checked) -> list[PublishResult]:
+    def publish_to(self, connection: Connection, topic: str, target: AppliedTopic, new: NewMessage) -> PublishResult:
+        """Publish one message to just what ``target`` has, in a transaction of our own that shares the topology."""
+        applied = AppliedTopology(revision=0, topics={topic: target}, subscriptions={})
+        checked = check(applied, topic, [new], ids_of([new], self._sources), self._sources)
+        if not checked.drafts:
+            return checked.rejected[0]
+        return self._writer.write(connection, target, checked.drafts, self._writer.deliveries.have_lanes).by_position[0]
+
+    def _write(self, connection: Connection, checked: Checked, lanes: LaneWriting) -> _Written:
         applied = self._reader.current(connection)
         if applied.revision != checked.revision:
             checked = check(applied, checked.topic, checked.messages, checked.ids, self._sources)
-        results = dict(checked.rejected)
-        if checked.target is not None and checked.drafts:
-            results |= self._writer.write(connection, checked.target, checked.drafts)
-        return [results[position] for position in range(len(checked.messages))]
+        if checked.target is None or not checked.drafts:
+            return _Written(by_position=checked.rejected, subscriptions=frozenset())
+        written = self._writer.write(connection, checked.target, checked.drafts, lanes)
+        return replace(written, by_position={**checked.rejected, **written.by_position})
 
 
 def _unavailable(checked: Checked, error: TransportUnavailable) -> list[PublishResult]:
@@ -105,32 +126,35 @@ class _Writer:
     """The statements of publishing: messages, what they repeat, deliveries."""
 
     def __init__(self, dialect: Dialect) -> None:
+        self.deliveries: Final = Deliveries(dialect)
+        self._dialect = dialect
         self._deduplicator = Deduplicator(dialect)
         new: Columns = {"position": sa.Integer(), "id": MESSAGE_ID, "body": sa.Text()}
-        to: Columns = {
-            "ordinal": sa.BigInteger(),
-            "subscription": sa.Integer(),
-            "lane": sa.BigInteger(),
-            "due": Moment(),
-        }
         self._new = dialect.batch("new", new)
         self._asked = dialect.batch("asked", {"id": MESSAGE_ID})
-        self._to = dialect.batch("to", to)
         self._insert_messages = dialect.statement(self._message_insert(dialect))
-        self._insert_deliveries = dialect.statement(self._delivery_insert())
+        self._alone = dialect.batch("alone", {"ordinal": sa.BigInteger()})
+        self._note_unwanted = dialect.statement(self._unwanted_insert())
         known = sa.select(message.c.id, message.c.body).where(message.c.id.in_(sa.select(self._asked.rows.c.id)))
         self._read_known = dialect.statement(known)
 
-    def write(self, connection: Connection, target: AppliedTopic, drafts: Sequence[Draft]) -> dict[int, PublishResult]:
-        """Insert what is new and answer for each draft, by position."""
+    def write(
+        self, connection: Connection, target: AppliedTopic, drafts: Sequence[Draft], lanes: LaneWriting
+    ) -> _Written:
+        """Insert what is new and answer for each draft; ``lanes`` has claims look at the lanes of the deliveries."""
+        self._dialect.queue_publishers(connection, ordered_lanes(target.subscriptions, drafts))
         first = {draft.id: draft for draft in reversed(drafts)}
         ordinals = self._place(connection, target.id, [draft for draft in drafts if draft is first[draft.id]])
         placed = [draft for draft in first.values() if draft.id in ordinals]
         winners = self._deduplicate(connection, target, placed, ordinals)
         accepted = [draft for draft in placed if draft.id not in winners]
-        reached = self._fan_out(connection, target.subscriptions, accepted, ordinals)
+        deliveries, reached = fan_out(target.subscriptions, accepted, ordinals)
+        self.deliveries.insert(connection, deliveries, lanes)
+        alone = [(ordinals[draft.id],) for draft in accepted if not reached[draft.position]]
+        if alone:
+            self._note_unwanted.run(connection, self._alone.bind(alone) | {"topic": target.id})
         results = {
-            draft.position: PublishResult(id=draft.id, status="accepted", subscriptions=reached[draft.position])
+            draft.position: PublishResult(id=draft.id, status="accepted", subscriptions=len(reached[draft.position]))
             for draft in accepted
         }
         repeats = [draft for draft in drafts if draft.position not in results]
@@ -138,7 +162,7 @@ class _Writer:
             known = {draft.id: draft.prepared.body for draft in placed}
             known |= self._stored_bodies(connection, {draft.id for draft in repeats} - known.keys())
             results |= {draft.position: _repeated(draft, known, winners) for draft in repeats}
-        return results
+        return _Written(by_position=results, subscriptions=frozenset().union(*reached.values()))
 
     def _place(self, connection: Connection, topic_id: int, drafts: Sequence[Draft]) -> dict[str, int]:
         """Insert the messages whose ids are not there yet, in order; answers their ordinals by id.
@@ -148,8 +172,8 @@ class _Writer:
         ordinals: dict[str, int] = {}
         for part in _parts(drafts):
             rows = [(draft.position, draft.id, draft.prepared.body) for draft in part]
-            found = self._insert_messages.run(connection, self._new.bind(rows) | {"topic": topic_id})
-            ordinals |= {row.id: row.ordinal for row in found}
+            found: Iterable[Any] = self._insert_messages.run(connection, self._new.bind(rows) | {"topic": topic_id})
+            ordinals |= {message_id: ordinal for ordinal, message_id in found}
         return ordinals
 
     def _deduplicate(
@@ -167,25 +191,6 @@ class _Writer:
         rows = [(message_id,) for message_id in sorted(ids)]
         return {row.id: row.body for row in self._read_known.run(connection, self._asked.bind(rows))}
 
-    def _fan_out(
-        self,
-        connection: Connection,
-        subscriptions: Sequence[AppliedSubscription],
-        accepted: Sequence[Draft],
-        ordinals: Mapping[str, int],
-    ) -> Mapping[int, int]:
-        """Insert the deliveries; answers how many subscriptions each message goes to, by position."""
-        rows: list[tuple[int, int, int | None, datetime | None]] = []
-        reached: dict[int, int] = {}
-        for draft in sorted(accepted, key=lambda draft: draft.position):
-            attributes = draft.prepared.message.attributes
-            wanting = [s for s in subscriptions if s.filter is None or s.filter.matches(attributes)]
-            reached[draft.position] = len(wanting)
-            rows += [(ordinals[draft.id], s.id, _lane(draft, s), draft.new.deliver_after) for s in wanting]
-        for start in range(0, len(rows), 5 * _ROWS):
-            self._insert_deliveries.run(connection, self._to.bind(rows[start : start + 5 * _ROWS]))
-        return reached
-
     def _message_insert(self, dialect: Dialect) -> sa.sql.dml.UpdateBase:
         rows = self._new.rows.c
         new = (
@@ -194,13 +199,12 @@ class _Writer:
             .order_by(rows.position)  # ordinals are drawn in this order
         )
         insert = dialect.insert(message).from_select(["id", "published_at", "topic_id", "body"], new)
-        return insert.on_conflict_do_nothing(index_elements=["id"]).returning(message.c.ordinal, message.c.id)
+        own_id = sa.cast(message.c.id, sa.Text()).label("id")  # a UUID of its own would be made for each, and written
+        return insert.on_conflict_do_nothing(index_elements=["id"]).returning(message.c.ordinal, own_id)
 
-    def _delivery_insert(self) -> sa.sql.dml.UpdateBase:
-        rows = self._to.rows.c
-        due = sa.case((rows.due > moment(), rows.due), else_=Now())
-        new = sa.select(rows.ordinal, rows.subscription, rows.lane, due)
-        return delivery.insert().from_select(["message_ordinal", "subscription_id", "lane", "due_at"], new)
+    def _unwanted_insert(self) -> sa.sql.dml.UpdateBase:
+        new = sa.select(sa.bindparam("topic", type_=sa.Integer()), Now(), self._alone.rows.c.ordinal)
+        return unwanted.insert().from_select(["topic_id", "published_at", "message_ordinal"], new)
 
 
 def _parts(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
@@ -220,6 +224,7 @@ def _keyed(draft: Draft, target: AppliedTopic, ordinals: Mapping[str, int]) -> K
         ordinal=ordinals[draft.id],
         key=draft.new.deduplication_key or "",
         ttl_seconds=float(target.policy.deduplication_ttl_seconds) if ttl is None else ttl.total_seconds(),
+        window=draft.new.deduplication_window,
     )
 
 
@@ -229,11 +234,3 @@ def _repeated(draft: Draft, known: Mapping[str, str], winners: Mapping[str, str]
         return PublishResult(id=winners.get(draft.id, draft.id), status="duplicate")
     problem = f"message id {draft.id} is taken by a message with other content; publish with a new id"
     return rejection(draft.id, PublishError(code="MessageIdConflict", message=problem))
-
-
-def _lane(draft: Draft, subscription: AppliedSubscription) -> int | None:
-    """The lane of a partition key: 64 bits of a hash, so that two keys rarely share one, and then merely wait."""
-    key = draft.prepared.message.partition_key
-    if key is None or not subscription.is_partitioned:
-        return None
-    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big", signed=True)

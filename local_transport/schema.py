@@ -83,17 +83,19 @@ def _is_empty(database: Database) -> bool:
         return not names or VERSION_TABLE in names  # another process made them just now
 
 
-def _complaint(state: SchemaState, label: str) -> str:
+def mismatch(state: SchemaState, label: str) -> tuple[str, str]:
+    """What is wrong with the version of the tables at ``label``, and what to do about it, each in a few words."""
+    upgrading = f"run {upgrade_command(label)}"
     if state.installed is None:
-        return f"{label} has no Towpath tables; run {upgrade_command(label)}"
+        return f"{label} has no Towpath tables", upgrading
     if state.installed > state.needed:
-        return (
-            f"{label} has schema version {state.installed}, newer than this Towpath knows ({state.needed}); "
-            "install a newer towpath"
-        )
-    return (
-        f"{label} has schema version {state.installed}, this Towpath needs {state.needed}; run {upgrade_command(label)}"
-    )
+        problem = f"{label} has schema version {state.installed}, newer than this Towpath knows ({state.needed})"
+        return problem, "install a newer towpath"
+    return f"{label} has schema version {state.installed}, this Towpath needs {state.needed}", upgrading
+
+
+def _complaint(state: SchemaState, label: str) -> str:
+    return "; ".join(mismatch(state, label))
 
 
 def _migrate(connection: Connection) -> None:

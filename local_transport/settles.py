@@ -5,29 +5,32 @@ token counts the delivery's claims, so it is another one after the next claim. A
 acted on the delivery: claimed it again, made it dead, or cancelled it. That its time is over does not make it stale:
 until somebody else claims the delivery nobody has begun to redo the work, and to refuse the answer would only have
 the handler run twice. Amazon SQS treats a receipt handle of a standard queue in the same way.
+
+The lease of a delivery with a partition key is stale as well when another delivery was handed out for the key: a settle
+needs the key's lane, held by this delivery or by nobody.
+
+Of a delivery that an operator cancelled the holder can only acknowledge that; every other change is refused with
+``CancelRequested``, so that the holder knows what to do.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import sqlalchemy as sa
-from sqlalchemy.sql.dml import UpdateBase
-from sqlalchemy.sql.selectable import FromClause
-
+from local_transport import settle_changes as changes
 from local_transport.connections import Database, run_again
-from local_transport.details import KEY, failure_texts, kept_text, upsert_details
-from local_transport.dialects import Dialect
-from local_transport.dialects.columns import Later, Now
-from local_transport.dialects.port import Change, Columns, Rows
-from local_transport.tables import delivery, delivery_detail, history, tally
+from local_transport.details import failure_texts, kept_text
+from local_transport.dialects.port import Rows
+from local_transport.lanes import Emptied, LaneMode, Lanes
 from towpath.context import Progress
 from towpath.errors import TransportUnavailable
 from towpath.message import ABSENT
 from towpath.settlement import (
+    CancelRequested,
     DeadLettering,
     Delivery,
     Discard,
@@ -39,13 +42,12 @@ from towpath.settlement import (
 )
 
 State = Literal["completed", "pending", "leased", "dead", "discarded"]
+_Proof = tuple[int, int, int | None]
 
-_HELD: Final[Columns] = {"ordinal": sa.BigInteger(), "token": sa.Integer()}
-_FAILURE: Final[Columns] = {"error_type": sa.Text(), "error_message": sa.Text(), "error_traceback": sa.Text()}
-_PROGRESS: Final[Columns] = {"percent": sa.Float(), "note": sa.Text(), "checkpoint": sa.Text()}
-_LARGEST_ORDINAL: Final = 2**63 - 1
+_LARGEST: Final = 2**63 - 1
 _LARGEST_TOKEN: Final = 2**31 - 1
-_NOTHING: Final = (-1, -1)
+_PROOF: Final = re.compile(r"([0-9]{1,19}) ([0-9]{1,10})(?:\.(-?[0-9]{1,19}))?")
+_NOTHING: Final = (-1, -1, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +69,14 @@ class Settles:
     """
 
     def __init__(self, database: Database) -> None:
-        self._complete = _Settle(database, {}, _finish("completed"))
-        self._discard = _Settle(database, {"reason": sa.Text()}, _finish("discarded"))
-        self._retry = _Settle(database, {"delay": sa.Float(), **_FAILURE}, _retry)
-        self._dead_letter = _Settle(database, {"reason": sa.Text(), **_FAILURE}, _dead_letter)
-        self._release = _Settle(database, {}, _release)
-        times: Columns = {"lease": sa.Float(), "hidden": sa.Float(), "reports": sa.Integer()}
-        self._renew = _Settle(database, {**times, **_PROGRESS}, _renew)
+        lanes = Lanes(database)
+        self._complete = _Settle(database, lanes, changes.COMPLETE)
+        self._discard = _Settle(database, lanes, changes.DISCARD)
+        self._acknowledge = _Settle(database, lanes, changes.ACKNOWLEDGE)
+        self._retry = _Settle(database, lanes, changes.RETRY)
+        self._dead_letter = _Settle(database, lanes, changes.DEAD_LETTER)
+        self._release = _Settle(database, lanes, changes.RELEASE)
+        self._renew = _Settle(database, lanes, changes.RENEW)
 
     def complete(self, subscription_id: int, deliveries: Sequence[Delivery]) -> list[SettleResult]:
         """They leave the table, and history has them."""
@@ -98,22 +101,38 @@ class Settles:
         """Due now, as if it had not been claimed: the attempt is given back."""
         return self._release.run(subscription_id, [(held, ()) for held in deliveries], "pending")
 
+    def acknowledge_cancel(self, subscription_id: int, deliveries: Sequence[Delivery]) -> list[SettleResult]:
+        """Cancelled deliveries leave the table, and history has them with the operator's reason."""
+        return self._acknowledge.run(subscription_id, [(held, ()) for held in deliveries], "discarded")
+
     def renew(self, subscription_id: int, renewals: Sequence[Renewal]) -> list[SettleResult]:
-        """Held for another lease from now on; what the progress reports is kept, what it leaves out stays."""
-        rows = [
-            (r.delivery, (r.lease_seconds, r.lease_seconds + r.backoff_seconds, *_progress_values(r.progress)))
-            for r in renewals
-        ]
-        return self._renew.run(subscription_id, rows, "leased")
+        """Held for another lease from now on; what the progress reports is kept, what it leaves out stays.
+
+        One of each lane at a time: of several whose time is over the first has the lane again, and refuses the others.
+        """
+        answers: dict[int, SettleResult] = {}
+        left = dict(enumerate(renewals))
+        while left:
+            batch = _first_of_each_lane(left)
+            rows = [(r.delivery, _renewal_values(r)) for r in batch.values()]
+            answers |= zip(batch, self._renew.run(subscription_id, rows, "leased"), strict=True)
+            left = {place: renewal for place, renewal in left.items() if place not in batch}
+        return [answers[place] for place in range(len(renewals))]
 
 
 class _Settle:
-    """One kind of change, made ready: which columns its batch has besides id and token, and how it is made."""
+    """One kind of change, made ready: for batches with lanes and without."""
 
-    def __init__(self, database: Database, columns: Columns, make: Callable[[Dialect, FromClause], Change]) -> None:
+    def __init__(self, database: Database, lanes: Lanes, kind: changes.Kind) -> None:
+        dialect = database.dialect
         self._database = database
-        self._batch = database.dialect.batch("settled", {**_HELD, **columns})
-        self._plan = database.dialect.plan(make(database.dialect, self._batch.rows))
+        self._lanes = lanes
+        self._unlaned = dialect.batch("settled", {**changes.LEASE, **kind.columns})
+        self._laned = dialect.batch("settled", {**changes.HELD, **kind.columns})
+        self._unlaned_plan = dialect.plan(changes.unlaned(kind, dialect, self._unlaned.rows))
+        self._laned_plan = dialect.plan(changes.laned(kind, dialect, self._laned.rows))
+        self._refused = dialect.batch("refused", changes.HELD)
+        self._look = dialect.statement(changes.cancelled(self._refused.rows))
 
     def run(
         self, subscription_id: int, settled: Sequence[tuple[Delivery, tuple[Any, ...]]], state: State
@@ -122,37 +141,78 @@ class _Settle:
         if not settled:
             return []
         proofs = [_proof(held) for held, _ in settled]
-        rows: dict[tuple[int, int], tuple[Any, ...]] = {}
-        for proof, (_, values) in zip(proofs, settled, strict=True):
-            rows.setdefault(proof, (*proof, *values))
-        in_order = [rows[proof] for proof in sorted(rows)]  # so that two changes of the same rows rarely cross
-        parameters = self._batch.bind(in_order) | {"subscription": subscription_id}
+        values: dict[_Proof, tuple[Any, ...]] = {}
+        for proof, (_, own) in zip(proofs, settled, strict=True):
+            values.setdefault(proof, own)
+        in_order = sorted(values, key=_place)  # so that two changes rarely cross
+        if any(lane is not None for _, _, lane in in_order):
+            change, bound = self._change_laned, self._laned.bind((*proof, *values[proof]) for proof in in_order)
+        else:
+            change, bound = self._change_unlaned, self._unlaned.bind((*proof[:2], *values[proof]) for proof in in_order)
+        parameters = bound | {"subscription": subscription_id}
         try:
-            changed = run_again(lambda: self._change(parameters))
+            done: set[tuple[Any, ...]] = {row[:3] for row in run_again(lambda: change(parameters))}
+            cancelled = self._cancelled(subscription_id, [proof for proof in in_order if proof not in done])
         except TransportUnavailable as error:
             return [Failed(error=str(error)) for _ in settled]
-        done = {(row.message_ordinal, row.lease_token) for row in changed}
-        return [_answer(proof, done, state) for proof in proofs]
+        return [_answer(proof, done, cancelled, state) for proof in proofs]
 
-    def _change(self, parameters: Mapping[str, Any]) -> Rows:
+    def _change_unlaned(self, parameters: Mapping[str, Any]) -> Rows:
         with self._database.changing() as connection:
-            return self._plan.run(connection, parameters)
+            return self._unlaned_plan.run(connection, parameters)
+
+    def _change_laned(self, parameters: Mapping[str, Any]) -> Rows:
+        def emptied(changed: Rows) -> Emptied:
+            found = [row for row in changed if row.emptied]
+            mode: LaneMode = "ordered" if found and found[0].ordered else "exclusive"  # a subscription has one mode
+            return Emptied(subscription_id=parameters["subscription"], mode=mode, lanes=[row.lane for row in found])
+
+        return self._lanes.change(self._laned_plan, parameters, emptied)[0]
+
+    def _cancelled(self, subscription_id: int, proofs: Sequence[_Proof]) -> frozenset[_Proof]:
+        """Which of these leases are held still, but for deliveries that were cancelled."""
+        if not proofs:
+            return frozenset()
+        parameters = self._refused.bind(proofs) | {"subscription": subscription_id}
+        with self._database.reading() as connection:
+            found = self._look.run(connection, parameters)
+            return frozenset((row.message_ordinal, row.lease_token, row.lane) for row in found)
 
 
-def _proof(held: Delivery) -> tuple[int, int]:
-    """The ordinal and token that the fence compares; what this transport never gave out matches nothing."""
-    ordinal, token = held.id.partition("-")[0], held.lease_token
-    if not (ordinal.isdecimal() and token.isdecimal()):
+def _proof(held: Delivery) -> _Proof:
+    """The ordinal, token and lane that the fence compares; what this transport never gave out matches nothing."""
+    match = _PROOF.fullmatch(f"{held.id.partition('-')[0]} {held.lease_token}")
+    if match is None:
         return _NOTHING
-    proof = int(ordinal), int(token)
-    return proof if proof[0] <= _LARGEST_ORDINAL and proof[1] <= _LARGEST_TOKEN else _NOTHING
+    ordinal, token, lane = (None if part is None else int(part) for part in match.groups())
+    if ordinal is None or token is None or ordinal > _LARGEST or token > _LARGEST_TOKEN:
+        return _NOTHING
+    return _NOTHING if lane is not None and not -_LARGEST <= lane <= _LARGEST else (ordinal, token, lane)
 
 
-def _answer(proof: tuple[int, int], done: set[tuple[int, int]], state: State) -> SettleResult:
-    if proof not in done:
-        return LeaseLost()
-    done.remove(proof)  # the same delivery twice in a batch is settled once
-    return Settled(state=state)
+def _place(proof: _Proof) -> tuple[int, int]:
+    return proof[:2]
+
+
+def _answer(proof: _Proof, done: set[tuple[Any, ...]], cancelled: frozenset[_Proof], state: State) -> SettleResult:
+    if proof in done:
+        done.remove(proof)  # the same delivery twice in a batch is settled once
+        return Settled(state=state)
+    return CancelRequested() if proof in cancelled else LeaseLost()
+
+
+def _first_of_each_lane(renewals: Mapping[int, Renewal]) -> dict[int, Renewal]:
+    """By their places; those without a lane are not in each other's way."""
+    first: dict[str, int] = {}
+    for place, renewal in renewals.items():
+        lane = renewal.delivery.lease_token.partition(".")[2]
+        first.setdefault(lane or f"none, {place}", place)
+    return {place: renewals[place] for place in first.values()}
+
+
+def _renewal_values(renewal: Renewal) -> tuple[Any, ...]:
+    hidden = renewal.lease_seconds + renewal.backoff_seconds
+    return renewal.lease_seconds, hidden, *_progress_values(renewal.progress)
 
 
 def _progress_values(progress: Progress | None) -> tuple[Any, ...]:
@@ -160,119 +220,3 @@ def _progress_values(progress: Progress | None) -> tuple[Any, ...]:
         return 0, None, None, None
     checkpoint = None if progress.checkpoint is ABSENT else json.dumps(progress.checkpoint, ensure_ascii=False)
     return 1, progress.percent, kept_text(progress.note) or None, checkpoint
-
-
-# --- The changes -------------------------------------------------------------------------------------------------
-
-
-def _update(rows: FromClause, values: Mapping[str, Any]) -> sa.sql.dml.ReturningUpdate[Any]:
-    """Set ``values`` in the deliveries that are held as ``rows`` say."""
-    held = delivery.c
-    same = (held.message_ordinal == rows.c.ordinal, held.lease_token == rows.c.token)
-    return sa.update(delivery).values(values).where(*same, *_fence()).returning(*_changed())
-
-
-def _changed() -> tuple[sa.Column[Any], ...]:
-    held = delivery.c
-    return held.message_ordinal, held.subscription_id, held.lease_token, held.attempt
-
-
-def _is_of(rows: FromClause, changed: FromClause) -> sa.ColumnElement[bool]:
-    """Whether the row of the batch is the one that changed the delivery: a batch may hold a stale lease of it too."""
-    return sa.and_(rows.c.ordinal == changed.c.message_ordinal, rows.c.token == changed.c.lease_token)
-
-
-def _fence() -> tuple[sa.ColumnElement[bool], ...]:
-    held = delivery.c
-    wanted = sa.bindparam("subscription", type_=sa.Integer())
-    return held.subscription_id == wanted, held.state == "leased", ~held.cancel_requested
-
-
-def _finish(outcome: str) -> Callable[[Dialect, FromClause], Change]:
-    def make(_dialect: Dialect, rows: FromClause) -> Change:
-        held = delivery.c
-        proofs = sa.select(rows.c.ordinal, rows.c.token)
-        finished = sa.delete(delivery).where(sa.tuple_(held.message_ordinal, held.lease_token).in_(proofs), *_fence())
-        return Change(
-            change=finished.returning(*_changed()),
-            then=[
-                lambda gone: _into_history(gone, rows, outcome),
-                lambda gone: _into_tally(gone, outcome),
-                _without_details,
-            ],
-        )
-
-    return make
-
-
-def _into_history(gone: FromClause, rows: FromClause, outcome: str) -> UpdateBase:
-    reason = rows.c.reason if "reason" in rows.c else sa.null()
-    columns = (gone.c.message_ordinal, gone.c.subscription_id, Now(), gone.c.attempt, sa.literal(outcome, sa.Text()))
-    new = sa.select(*columns, reason)
-    if "reason" in rows.c:
-        new = new.where(_is_of(rows, gone))
-    names = ["message_ordinal", "subscription_id", "finished_at", "attempt", "outcome", "reason"]
-    return history.insert().from_select(names, new)
-
-
-def _into_tally(gone: FromClause, outcome: str) -> UpdateBase:
-    amount = sa.func.count()
-    new = sa.select(gone.c.subscription_id, sa.literal(outcome, sa.Text()), amount).group_by(gone.c.subscription_id)
-    return tally.insert().from_select(["subscription_id", "outcome", "amount"], new)
-
-
-def _without_details(gone: FromClause) -> UpdateBase:
-    kept = delivery_detail.c
-    keys = sa.select(gone.c.message_ordinal, gone.c.subscription_id)
-    return sa.delete(delivery_detail).where(sa.tuple_(kept.message_ordinal, kept.subscription_id).in_(keys))
-
-
-def _retry(dialect: Dialect, rows: FromClause) -> Change:
-    values = {"state": "pending", "due_at": Later(Now(), rows.c.delay), "lease_expires_at": None, "ends_at": None}
-    names = [*KEY, "failed_attempt", "failed_at", *_FAILURE]
-
-    def keep_failure(changed: FromClause) -> UpdateBase:
-        return upsert_details(dialect, _failures(changed, rows), names, {})
-
-    return Change(change=_update(rows, values), then=[keep_failure])
-
-
-def _dead_letter(dialect: Dialect, rows: FromClause) -> Change:
-    values = {"state": "dead", "due_at": None, "lease_expires_at": None, "ends_at": None, "dead_since": Now()}
-    failure = ["failed_attempt", "failed_at", *_FAILURE]
-
-    def keep_reason(changed: FromClause) -> UpdateBase:
-        source = _failures(changed, rows).add_columns(rows.c.reason)
-        return upsert_details(dialect, source, [*KEY, *failure, "reason"], dict.fromkeys(failure, "error_type"))
-
-    return Change(change=_update(rows, values), then=[keep_reason])
-
-
-def _failures(changed: FromClause, rows: FromClause) -> sa.Select[Any]:
-    key = (changed.c.message_ordinal, changed.c.subscription_id)
-    failure = (rows.c[name] for name in _FAILURE)
-    return sa.select(*key, changed.c.attempt, Now(), *failure).where(_is_of(rows, changed))
-
-
-def _release(_dialect: Dialect, rows: FromClause) -> Change:
-    attempt = delivery.c.attempt - 1
-    values = {"state": "pending", "due_at": Now(), "lease_expires_at": None, "ends_at": None, "attempt": attempt}
-    return Change(change=_update(rows, values))
-
-
-def _renew(dialect: Dialect, rows: FromClause) -> Change:
-    ends = Later(Now(), rows.c.lease)
-    values = {
-        "lease_expires_at": ends,
-        "due_at": Later(Now(), rows.c.hidden),
-        "ends_at": sa.case((delivery.c.ends_at.is_not(None), ends), else_=sa.null()),
-    }
-    names = [*KEY, "progress_at", *_PROGRESS]
-
-    def keep_progress(changed: FromClause) -> UpdateBase:
-        key = (changed.c.message_ordinal, changed.c.subscription_id)
-        source = sa.select(*key, Now(), *(rows.c[name] for name in _PROGRESS))
-        reported = source.where(_is_of(rows, changed), rows.c.reports == 1)
-        return upsert_details(dialect, reported, names, {name: name for name in _PROGRESS})
-
-    return Change(change=_update(rows, values), then=[keep_progress])

@@ -21,7 +21,7 @@ from local_transport.dialects.columns import (
     stored,
 )
 
-SCHEMA_VERSION: Final = "0001"  # the newest revision in migrations/versions
+SCHEMA_VERSION: Final = "0002"  # the newest revision in migrations/versions
 VERSION_TABLE: Final = "towpath_schema_version"
 
 metadata: Final = sa.MetaData()
@@ -79,10 +79,16 @@ message: Final = Table(
     **NUMBERED,
 )
 
+_LANED: Final = sa.column("lane").is_not(None)
+_ORDERED: Final = sa.column("ordered", Boolean)
+_IN_ORDER: Final = sa.and_(_LANED, _ORDERED)
+_IN_ANY_ORDER: Final = sa.and_(_LANED, ~_ORDERED, sa.column("due_at").is_not(None))
+
 # Open and dead deliveries only, and nothing wide: every state change makes a new version of the row.
 # due_at is when a claim may take the row, pending or leased (then: the lease's end plus the back-off); null when dead.
 # ends_at is the end of a lease after which the delivery does not come again, since it is on its last attempt.
-# lane is the hash of the partition key in a partitioned subscription; the lane hands such rows out, not due_at.
+# lane is the hash of the partition key in a partitioned subscription; the lane hands such rows out, not due_at alone.
+# ordered tells the lanes that go by the order of publishing from those that take whatever is due.
 delivery: Final = Table(
     "towpath_delivery",
     metadata,
@@ -98,10 +104,21 @@ delivery: Final = Table(
     Column("cancel_requested", Boolean, nullable=False, server_default=sa.false()),
     Column("is_replay", Boolean, nullable=False, server_default=sa.false()),
     Column("state", String(8), nullable=False, server_default="pending"),  # pending, leased, dead
+    Column("expires_at", Moment),  # the message's own
+    Column("ordered", Boolean, nullable=False, server_default=sa.false()),
     Index("towpath_delivery_due", "subscription_id", "due_at", **only_where("lane IS NULL AND due_at IS NOT NULL")),
-    Index("towpath_delivery_lane", "subscription_id", "lane", "message_ordinal", **only_where("lane IS NOT NULL")),
+    Index("towpath_delivery_ordered", "subscription_id", "lane", "message_ordinal", **only_where(_IN_ORDER)),
+    Index(
+        "towpath_delivery_exclusive",
+        "subscription_id",
+        "lane",
+        "due_at",
+        "message_ordinal",
+        **only_where(_IN_ANY_ORDER),
+    ),
     Index("towpath_delivery_dead", "subscription_id", "dead_since", **only_where("dead_since IS NOT NULL")),
     Index("towpath_delivery_ending", "ends_at", **only_where("ends_at IS NOT NULL")),
+    Index("towpath_delivery_expiring", "expires_at", **only_where("expires_at IS NOT NULL AND dead_since IS NULL")),
     **KEYED,
 )
 
@@ -123,31 +140,54 @@ delivery_detail: Final = Table(
     **KEYED,
 )
 
-# One row for each busy partition key of a partitioned subscription.
+# One row for each busy partition key of a partitioned subscription: whoever holds the row hands out its deliveries.
+# due_at is when a claim looks at the lane, while a delivery is held the end of its lease; null when a dead letter at
+# the head of an ordered lane blocks it. held_ordinal is the delivery that was handed out last, until that is settled.
 lane: Final = Table(
     "towpath_lane",
     metadata,
     Column("subscription_id", Integer, primary_key=True, autoincrement=False),
     Column("lane", BigInteger, primary_key=True, autoincrement=False),
     Column("due_at", Moment),
-    Column("finished_ordinal", BigInteger, nullable=False, server_default="0"),  # heads are looked up above it
-    Column("lease_token", Integer, nullable=False, server_default="0"),
-    Column("state", String(8), nullable=False, server_default="free"),
+    Column("held_ordinal", BigInteger),
     Index("towpath_lane_due", "subscription_id", "due_at"),
     **KEYED,
 )
 
+# Lanes whose deliveries somebody changed without holding them: the next claim looks at them. Only ever added to, so
+# that a transaction that stays open for long delays nobody.
+touched_lane: Final = Table(
+    "towpath_touched_lane",
+    metadata,
+    Column("id", ORDINAL, Identity(), primary_key=True),
+    Column("subscription_id", Integer, nullable=False),
+    Column("lane", BigInteger, nullable=False),
+    Index("towpath_touched_lane_of", "subscription_id", "id"),
+    **NUMBERED,
+)
+
 # --- What is over ------------------------------------------------------------------------------------------------
 
+# Keyed by time within each subscription, since that is how it goes. A message goes with the history of its deliveries.
 history: Final = Table(
     "towpath_history",
     metadata,
-    Column("message_ordinal", BigInteger, primary_key=True, autoincrement=False),
     Column("subscription_id", Integer, primary_key=True, autoincrement=False),
-    Column("finished_at", Moment, nullable=False),
+    Column("finished_at", Moment, primary_key=True),
+    Column("message_ordinal", BigInteger, primary_key=True, autoincrement=False),
     Column("attempt", SmallInteger, nullable=False),
     Column("outcome", String(9), nullable=False),  # completed, discarded
     Column("reason", Text),
+    **KEYED,
+)
+
+# Messages that no subscription wanted, and so will have no history to go with.
+unwanted: Final = Table(
+    "towpath_unwanted",
+    metadata,
+    Column("topic_id", Integer, primary_key=True, autoincrement=False),
+    Column("published_at", Moment, primary_key=True),
+    Column("message_ordinal", BigInteger, primary_key=True, autoincrement=False),
     **KEYED,
 )
 
@@ -173,6 +213,8 @@ deduplication: Final = Table(
     Column("message_ordinal", BigInteger, nullable=False),
     Column("message_id", MESSAGE_ID, nullable=False),  # of the message that won
     Column("expires_at", Moment, nullable=False),
+    Column("slides", Boolean, nullable=False, server_default=sa.true()),
+    Index("towpath_deduplication_ending", "expires_at"),
     **KEYED,
 )
 
@@ -202,6 +244,7 @@ worker: Final = Table(
 
 for _table in (delivery, delivery_detail, lane, deduplication):
     stored(_table, HOT)
-for _table in (message, history):
+for _table in (message, history, unwanted):
     stored(_table, APPENDED)
-stored(tally, CHURNING)
+for _table in (tally, touched_lane):
+    stored(_table, CHURNING)

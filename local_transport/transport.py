@@ -9,15 +9,19 @@ from typing import Final, Self
 
 from sqlalchemy.engine import Connection
 
+from local_transport.acting import Actions
 from local_transport.applied import TopologyReader, desired
 from local_transport.applying import apply
 from local_transport.connections import Database
-from local_transport.consumer import Bell, DatabaseConsumer, Means
+from local_transport.consumer import DatabaseConsumer, Means
+from local_transport.editing import Editor
 from local_transport.operating import DatabaseOperator
+from local_transport.pacing import Pacer
 from local_transport.publishing import DatabasePublisher
 from local_transport.schema import require_current
 from local_transport.settles import Settles
 from local_transport.sweeping import Sweep
+from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources
 from towpath.manifest import Manifest
 from towpath.message import NewMessage, PublishResult, utc_now
@@ -28,6 +32,8 @@ from towpath.validation import require_messages
 
 CAPABILITIES: Final[frozenset[Capability]] = frozenset(
     {
+        "cancel_in_flight",
+        "cancel_pending",
         "delay",
         "detects_duplicate_id",
         "exact_backlog",
@@ -35,7 +41,10 @@ CAPABILITIES: Final[frozenset[Capability]] = frozenset(
         "expires_leases_itself",
         "counts_completions",
         "keeps_progress",
+        "list_partitions",
+        "ordered",
         "pause_at_once",
+        "receive_ends_at_stop",
         "release_refunds_attempt",
     }
 )
@@ -52,11 +61,11 @@ class DatabaseTransport:
         self._database = database
         self._log = log
         self._reader = TopologyReader()
-        self._bell = Bell()
+        self._wakeups = Wakeups(database, log, os.urandom)
         self._settles = Settles(database)
         sources = Sources(clock=utc_now, random_bytes=os.urandom)
-        self._publisher = DatabasePublisher(database, self._reader, sources, self._bell.ring)
-        self._sweep = Sweep(database, log)
+        self._publisher = DatabasePublisher(database, self._reader, sources, self._wakeups)
+        self._sweep = Sweep(database, self._wakeups.due, log, Pacer())
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -69,10 +78,12 @@ class DatabaseTransport:
         """Publish in one transaction: the valid messages become visible together, in order, or none does.
 
         ``connection``, a SQLAlchemy Connection or Session of this database, makes it a part of the caller's
-        transaction; the database's own errors are passed on then. Raises ``TypeError`` for anything else.
+        transaction; the database's own errors are passed on then. Raises ``TypeError`` for anything else, and
+        ``ValueError`` for one that commits every statement by itself.
         """
         require_messages(messages)
-        return self._publisher.publish(topic, messages, None if connection is None else _connection_of(connection))
+        enlisted = None if connection is None else _connection_of(connection, self._database)
+        return self._publisher.publish(topic, messages, enlisted)
 
     def policies(self) -> Mapping[str, SubscriptionPolicy]:
         """The subscriptions that are applied now. Raises ``TransportUnavailable``."""
@@ -81,15 +92,26 @@ class DatabaseTransport:
         return {name: found.policy for name, found in sorted(applied.subscriptions.items())}
 
     def consumer(self, subscription: str) -> Consumer:
-        """A consumer; raises ``SubscriptionNotFound``, and ``Unsupported`` for a partition mode not served yet."""
+        """A consumer; raises ``SubscriptionNotFound``."""
         means = Means(
-            database=self._database, reader=self._reader, settles=self._settles, bell=self._bell, log=self._log
+            database=self._database,
+            reader=self._reader,
+            settles=self._settles,
+            wakeups=self._wakeups,
+            log=self._log,
         )
         return DatabaseConsumer(means, subscription)
 
     def operator(self) -> Operator:
-        """Counts and dead letters."""
-        return DatabaseOperator(self._database, self._reader)
+        """What an operator sees and may do. Each has statements of its own: keep it for as long as it is used."""
+        due = self._wakeups.due
+        return DatabaseOperator(
+            database=self._database,
+            reader=self._reader,
+            actions=Actions(self._database, self._reader, due, Pacer()),
+            editor=Editor(self._database, self._reader, self._publisher, due),
+            due=due,
+        )
 
     def apply(self, manifest: Manifest) -> Applied:
         """Make topics and subscriptions equal to ``manifest``, in one transaction.
@@ -99,14 +121,15 @@ class DatabaseTransport:
         return apply(self._database, manifest)
 
     def sweep(self) -> int:
-        """Make deliveries dead whose last attempt's lease is over; answers how many. Raises ``TransportUnavailable``.
+        """End deliveries whose time is over, and remove what was kept for long enough, until nothing is due.
 
-        Claims do the same for what they meet; this is for subscriptions that nobody claims from.
+        Answers how many rows that were; 0 while another process sweeps. Raises ``TransportUnavailable``.
         """
         return self._sweep.run()
 
     def close(self) -> None:
         """Close every connection."""
+        self._wakeups.close()
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -148,11 +171,24 @@ def open_transport(url: str, options: Options) -> DatabaseTransport:
     return transport
 
 
-def _connection_of(given: object) -> Connection:
+def _connection_of(given: object, database: Database) -> Connection:
+    connection = _enlisted(given)
+    kind = (connection.dialect.name, connection.dialect.driver)
+    own = (database.engine.dialect.name, database.engine.dialect.driver)
+    if kind != own:
+        raise TypeError(f"connection is one of {'+'.join(kind)}, and {database.label} is reached by {'+'.join(own)}")
+    return connection
+
+
+def _enlisted(given: object) -> Connection:
     if isinstance(given, Connection):
         return given
-    from sqlalchemy.orm import Session  # only a caller that has a Session has paid for this import
+    from sqlalchemy.orm import Session, scoped_session  # only a caller that has one has paid for this import
 
-    if isinstance(given, Session):
+    if isinstance(given, Session | scoped_session):
         return given.connection()
-    raise TypeError(f"connection must be a SQLAlchemy Connection or Session, not a {type(given).__name__}")
+    kind = f"{type(given).__module__}.{type(given).__qualname__}".removeprefix("builtins.")
+    raise TypeError(
+        f"connection must be a SQLAlchemy Connection or Session, not a {kind}; "
+        "open one with sqlalchemy.create_engine(...).begin() or sqlalchemy.orm.Session(engine)"
+    )

@@ -2,16 +2,19 @@
 
 import logging
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from local_transport.connections import Database
 from local_transport.schema import upgrade
 from tests.servers.localstack import Aws, LocalStackUnavailable, private_localstack
+from tests.servers.pgbouncer import PgBouncerUnavailable, pooled
 from tests.servers.postgres import PostgresUnavailable, fresh_database, private_cluster
 
 
@@ -61,13 +64,51 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def pooled_url(postgres_url: str) -> Iterator[str]:
+    """The URL of the same new database by way of a PgBouncer in transaction mode."""
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(pooled(postgres_url))
+        except PgBouncerUnavailable as error:
+            left_out("PgBouncer", str(error))
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_with_tables(postgres_server: str) -> Iterator[str]:
+    """The name of a PostgreSQL database that has the tables and nothing else, to be copied."""
+    with fresh_database(postgres_server) as url:
+        with closing(Database(url)) as database:
+            upgrade(database)
+        yield str(make_url(url).database)
+
+
+@pytest.fixture(scope="session")
+def sqlite_with_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file that has the tables and nothing else, to be copied."""
+    file = tmp_path_factory.mktemp("sqlite") / "tables.db"
+    with closing(Database(f"sqlite:///{file}")) as database:
+        upgrade(database)
+    return file
+
+
+@pytest.fixture
+def postgres_tables_url(postgres_server: str, postgres_with_tables: str) -> Iterator[str]:
+    """The URL of a new PostgreSQL database that has the tables."""
+    with fresh_database(postgres_server, postgres_with_tables) as url:
+        yield url
+
+
+@pytest.fixture
+def sqlite_tables_url(sqlite_with_tables: Path, tmp_path: Path) -> str:
+    """The URL of a new SQLite file that has the tables."""
+    return f"sqlite:///{shutil.copy(sqlite_with_tables, tmp_path / 'towpath.db')}"
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database_url(request: pytest.FixtureRequest) -> str:
     """The URL of a new database that has the tables, once for each kind of database."""
-    url: str = f"sqlite:///{tmp_path}/towpath.db"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-    database = Database(url)
-    upgrade(database)
-    database.close()
+    kind = {"sqlite": "sqlite", "postgresql": "postgres"}[request.param]
+    url: str = request.getfixturevalue(f"{kind}_tables_url")
     return url

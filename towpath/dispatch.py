@@ -29,6 +29,7 @@ from towpath.message import Clock, Message, NewMessage, PublishResult, utc_now
 from towpath.outcome import Complete, DeadLetter, Outcome, Retry
 from towpath.payload import Convert
 from towpath.settlement import (
+    CancelAcknowledgement,
     Completion,
     DeadLettering,
     Decision,
@@ -53,12 +54,17 @@ class RunAsync(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """How one running delivery is steered from outside: told to stop, kept alive, bounded in time."""
+    """How one running delivery is steered from outside: told to stop, kept alive, bounded in time.
+
+    ``received_ago`` is how long ago the delivery was received, by a clock that nobody sets. With it the delivery's own
+    ``received_at`` says what time it is: on a database that is the database's clock, whatever the worker's says.
+    """
 
     abort: AbortSignal
     beat: Beat
     deadline: datetime | None
     run_async: RunAsync
+    received_ago: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +103,12 @@ class Dispatcher:
         except (InvalidEnvelope, UnsupportedSchema) as error:
             return _unreadable(delivery, error)
         delivery = replace(delivery, message_id=message.id, correlation_id=message.correlation_id)
-        if message.expires_at is not None and message.expires_at <= self.clock():
+        if message.expires_at is not None and message.expires_at <= self._now(delivery, control):
             return Discard(delivery=delivery, reason="Expired")
         return self._run(delivery, message, control)
+
+    def _now(self, delivery: Delivery, control: Control) -> datetime:
+        return self.clock() if control.received_ago is None else delivery.received_at + control.received_ago
 
     def _origin(self, delivery: Delivery) -> Origin:
         return Origin(
@@ -129,7 +138,9 @@ class Dispatcher:
             return _unreadable(delivery, error)
         typed = message if payload is message.payload else replace(message, payload=payload)
         returned = self.handler.function(typed, self._context(delivery, typed, control))
-        if inspect.isawaitable(returned):  # a plain function may return one too: one that wraps a coroutine function
+        if returned is not None and inspect.isawaitable(
+            returned
+        ):  # a plain function may return one too: one that wraps a coroutine function
             returned = _awaited(returned, control.run_async)
         return self._returned(delivery, returned)
 
@@ -166,7 +177,9 @@ class Dispatcher:
             case "max_processing":
                 limit = f"ran longer than max_processing_seconds = {self.policy.max_processing_seconds:g}"
                 return self._retry(delivery, None, Failure(type="MaxProcessingExceeded", message=limit))
-            case "lease_lost" | "cancelled":
+            case "cancelled":
+                return CancelAcknowledgement(delivery=delivery)
+            case "lease_lost":
                 return Forfeit(delivery=delivery)
             case _:
                 assert_never(control.abort.reason)

@@ -27,7 +27,7 @@ from towpath.message import (
     is_message_id,
     new_message_id,
 )
-from towpath.validation import CLAIM_CHECK_ADVICE, first_fault, ref_fault
+from towpath.validation import CLAIM_CHECK_ADVICE, carried_fault, first_fault, ref_fault
 
 _Text = TypeVar("_Text", str, str | None)
 TOPIC_NAME: Final = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
@@ -60,15 +60,18 @@ class Sources:
 # --- Publishing ------------------------------------------------------------------------------------------------
 
 
-def prepare(topic: str, new: NewMessage, max_bytes: int, sources: Sources) -> Prepared | PublishError:
+def prepare(
+    topic: str, new: NewMessage, max_bytes: int, sources: Sources, new_id: str | None = None
+) -> Prepared | PublishError:
     """Check ``new`` against the contract (the first fault wins), fill its defaults, and encode it.
 
-    ``max_bytes`` is the topic's limit on envelope plus attributes, in bytes. Nothing is sent or changed here.
+    Its id, where it has none, is ``new_id``, or one that is made here. ``max_bytes`` is the topic's limit on envelope
+    plus attributes, in bytes. Nothing is sent or changed here.
     """
     fault = first_fault(new)
     if fault is not None:
         return fault
-    message = _filled(topic, new, sources)
+    message = _filled(topic, new, sources, new_id)
     try:
         body = encode(message)
         encoded = body.encode()
@@ -85,20 +88,20 @@ def prepare(topic: str, new: NewMessage, max_bytes: int, sources: Sources) -> Pr
     return Prepared(message=message, body=body, size_bytes=size)
 
 
-def _filled(topic: str, new: NewMessage, sources: Sources) -> Message[JsonValue]:
+def _filled(topic: str, new: NewMessage, sources: Sources, new_id: str | None) -> Message[JsonValue]:
     """``new``, which keeps the contract, with its defaults; all but the payload in Python's own types.
 
     Of an enumeration's member that is text, ``str()`` may be its name, which no one after this is to trip over.
     """
     now = sources.clock()
-    message_id = _plain(new.id) if new.id is not None else new_message_id(now, sources.random_bytes)
+    message_id = _plain(new.id) or new_id or new_message_id(now, sources.random_bytes)
     return Message(
         id=message_id,
         topic=topic,
         payload=new.payload,
         payload_ref=new.payload_ref,
         partition_key=_plain(new.partition_key),
-        attributes={_plain(name): _stored(value) for name, value in new.attributes.items()},
+        attributes={_plain(name): _stored(value) for name, value in new.attributes.items()} if new.attributes else {},
         correlation_id=_plain(new.correlation_id) if new.correlation_id is not None else message_id,
         causation_id=_plain(new.causation_id),
         traceparent=_plain(new.traceparent),
@@ -135,13 +138,15 @@ def encode(message: Message[JsonValue]) -> str:
         if moment is not None:
             record[name] = format_time(moment)
     text = _ENCODER.encode(record)
+    if text.isascii():
+        return text
     # The two characters that JSON leaves as they are and SQS refuses (API reference, SendMessage): written as escapes.
     return text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 
 def _as_written(moment: datetime) -> datetime:
     """What the envelope can say of ``moment``: UTC, whole milliseconds."""
-    utc = moment.astimezone(UTC)
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
 
 
@@ -280,39 +285,30 @@ def _read_envelope(record: Mapping[str, Any]) -> Message[JsonValue]:
         raise InvalidEnvelope("id must be a UUID in lower-case text")
     if not isinstance(topic, str) or not is_topic_name(topic):
         raise InvalidEnvelope("topic must be a topic name")
-    reference = _read_ref(record.get("payload_ref"))
-    attributes = record.get("attributes")
-    draft = NewMessage(
-        payload=record.get("payload", ABSENT),
-        payload_ref=reference,
-        partition_key=record.get("partition_key"),
-        attributes={} if attributes is None else attributes,
-        correlation_id=record.get("correlation_id"),
-        causation_id=record.get("causation_id"),
-        traceparent=record.get("traceparent"),
-        deliver_after=_read_time(record, "deliver_after"),
-        expires_at=_read_time(record, "expires_at"),
-    )
-    fault = first_fault(draft)
-    if fault is not None:
-        raise InvalidEnvelope(fault.message)
     published_at = _read_time(record, "published_at")
     if published_at is None:
         raise InvalidEnvelope("published_at is missing")
-    return Message(
-        id=str(message_id),
+    attributes, correlation_id = record.get("attributes"), record.get("correlation_id")
+    message: Message[JsonValue] = Message(
+        id=message_id,
         topic=topic,
-        payload=draft.payload,
-        payload_ref=reference,
-        partition_key=draft.partition_key,
-        attributes={name: _stored(value) for name, value in draft.attributes.items()},
-        correlation_id=draft.correlation_id if draft.correlation_id is not None else str(message_id),
-        causation_id=draft.causation_id,
-        traceparent=draft.traceparent,
+        payload=record.get("payload", ABSENT),
+        payload_ref=_read_ref(record.get("payload_ref")),
+        partition_key=record.get("partition_key"),
+        attributes={} if attributes is None else attributes,
+        correlation_id=message_id if correlation_id is None else correlation_id,
+        causation_id=record.get("causation_id"),
+        traceparent=record.get("traceparent"),
         published_at=published_at,
-        deliver_after=draft.deliver_after,
-        expires_at=draft.expires_at,
+        deliver_after=_read_time(record, "deliver_after"),
+        expires_at=_read_time(record, "expires_at"),
     )
+    fault = carried_fault(message)
+    if fault is not None:
+        raise InvalidEnvelope(fault.message)
+    if not message.attributes:
+        return message
+    return replace(message, attributes={name: _stored(value) for name, value in message.attributes.items()})
 
 
 def _read_ref(value: JsonValue) -> PayloadRef | None:
@@ -331,7 +327,8 @@ def _read_time(record: Mapping[str, Any], name: str) -> datetime | None:
         return None
     try:
         if isinstance(text, str) and _TIME.fullmatch(text):
-            return datetime.fromisoformat(text).astimezone(UTC)
+            moment = datetime.fromisoformat(text)
+            return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
     raise InvalidEnvelope(f"{name} must be a UTC time such as 2026-01-31T08:15:00.123Z")

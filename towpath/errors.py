@@ -214,6 +214,35 @@ class SubscriptionNotFound(TowpathError):
         super().__init__(f"there is no subscription {name!r}; {repair}")
 
 
+class DeliveryNotFound(TowpathError):
+    """The transport has no delivery of this id in the state that was asked for: it may have ended meanwhile.
+
+    What to do: list the deliveries or dead letters again, and take an id from there.
+    """
+
+    def __init__(self, delivery_id: str, what: str) -> None:
+        self.delivery_id = delivery_id
+        super().__init__(f"there is no {what} {delivery_id!r}; it may have ended meanwhile: list them again")
+
+
+class InvalidSelection(TowpathError):
+    """A condition or a cursor cannot be read, so nothing was looked for and nothing changed.
+
+    What to do: correct the condition that the message names; begin the list anew, without the cursor.
+    """
+
+
+class InvalidEdit(TowpathError):
+    """The edited message breaks the contract, so the dead letter stays as it is; ``code`` is the publish error's.
+
+    What to do: what the table of codes above says about that code, then edit the dead letter again.
+    """
+
+    def __init__(self, code: str, problem: str) -> None:
+        self.code = code
+        super().__init__(f"the edited message is refused ({code}): {problem}")
+
+
 class NothingApplied(TowpathError):
     """The database has no subscriptions: nothing is applied to it yet, or it is not the one that was meant.
 

@@ -13,7 +13,7 @@ from towpath import limits
 from towpath.context import AbortSignal, Progress
 from towpath.errors import AbortReason
 from towpath.ports import Consumer, Extension
-from towpath.settlement import Delivery, LeaseLost, Settled, SettleResult, SubscriptionPolicy
+from towpath.settlement import CancelRequested, Delivery, LeaseLost, Settled, SettleResult, SubscriptionPolicy
 
 Monotonic = Callable[[], float]
 
@@ -24,18 +24,24 @@ _PATIENCE_SECONDS: Final = 1.0  # how long a settle waits for a renewal that is 
 
 @dataclass(slots=True, kw_only=True)
 class HeldLease:
-    """One delivery in this worker's hands. Times are monotonic seconds; ``ends_at`` moves with each renewal.
+    """One delivery in this worker's hands, since ``held_since``. Times are monotonic seconds; ``ends_at`` moves with
+    each renewal.
 
-    ``stops_at`` is there while its handler runs under a time limit. ``decided`` says that it waits to be
-    settled, ``settling`` that this is being done.
+    ``stops_at`` is there while its handler runs under a time limit, ``starts_by`` where it was claimed ahead of the
+    handlers: one that has not ``started`` by then is given back. ``decided`` says that it waits to be settled,
+    ``settling`` that this is being done, ``lost`` that the lease was reported lost.
     """
 
     delivery: Delivery
+    held_since: float
     ends_at: float
     renew_at: float
+    starts_by: float = math.inf
+    started: bool = False
     stops_at: float | None = None
     decided: bool = False
     settling: bool = False
+    lost: bool = False
     abort: AbortSignal = field(default_factory=AbortSignal)
 
 
@@ -45,12 +51,21 @@ class LeaseKeeper:
     Two threads: one renews, the other only watches the clock, so that a renewal that hangs cannot hide that a lease
     must be over. A lease reported lost, or over by the clock plus 5 s of grace, aborts its handler with
     ``lease_lost``; one that runs past ``max_processing_seconds`` is aborted and no longer renewed. A delivery that
-    waits to be settled is renewed too, until it is.
+    waits to be settled is renewed too, until it is. One that an operator cancelled aborts its handler with
+    ``cancelled`` and is renewed no more.
 
     The length of a lease is the consumer's, at the time of the claim or the renewal: an ``apply`` may change it.
     """
 
-    def __init__(self, consumer: Consumer, monotonic: Monotonic, log: logging.Logger):
+    def __init__(
+        self,
+        consumer: Consumer,
+        monotonic: Monotonic,
+        log: logging.Logger,
+        give_back: Callable[[HeldLease], None] = lambda _: None,
+    ):
+        """``give_back`` releases what was claimed ahead of the handlers and waits for one too long."""
+        self._give_back = give_back
         self._consumer = consumer
         self._monotonic = monotonic
         self._log = log
@@ -76,18 +91,31 @@ class LeaseKeeper:
             if thread.ident is not None:  # else it was never started
                 thread.join(timeout=_CHECK_SECONDS * 4)
 
-    def hold(self, delivery: Delivery) -> HeldLease:
-        """Take a delivery into care, its lease counted from now."""
+    def hold(self, deliveries: Iterable[Delivery], starts_by: float = math.inf) -> list[HeldLease]:
+        """Take deliveries into care, their leases counted from now; give back what has not started by ``starts_by``."""
         now, policy = self._monotonic(), self._consumer.policy
-        held = HeldLease(delivery=delivery, ends_at=now + policy.lease_seconds, renew_at=now + _interval(policy))
+        renew_at, ends_at = now + _interval(policy), now + policy.lease_seconds
+        held = [
+            HeldLease(delivery=one, held_since=now, ends_at=ends_at, renew_at=renew_at, starts_by=starts_by)
+            for one in deliveries
+        ]
         with self._lock:
-            self._held[_key(delivery)] = held
+            self._held.update((_key(lease.delivery), lease) for lease in held)
         return held
 
-    def started(self, held: HeldLease) -> None:
-        """The handler starts now: its time limit counts from here."""
-        limit = self._consumer.policy.max_processing_seconds
-        held.stops_at = None if limit is None else self._monotonic() + limit
+    def begin(self, held: HeldLease) -> bool:
+        """The handler starts now: its time limit counts from here. ``False`` when the delivery was given back.
+
+        So it is now when it waits too long and nobody had a look yet, as after a stop of the whole process: its lease
+        may be over, and another worker may have handled it.
+        """
+        now, limit = self._monotonic(), self._consumer.policy.max_processing_seconds
+        if now > held.starts_by and self._decide_unstarted(held):
+            self._give_back(held)
+        held.stops_at = None if limit is None else now + limit
+        with self._lock:
+            held.started = not held.decided
+        return held.started
 
     def decide(self, held: HeldLease) -> bool:
         """Say that what becomes of the delivery is decided: it is aborted no more.
@@ -112,12 +140,13 @@ class LeaseKeeper:
     def settle_failed(self, held: HeldLease) -> bool:
         """The settle could not be made: renew again. Answers whether the lease still holds, for another try."""
         held.settling = False
-        return self._monotonic() < held.ends_at and held.renew_at != math.inf
+        return self._monotonic() < held.ends_at and not held.lost
 
-    def drop(self, delivery: Delivery) -> None:
-        """The delivery is settled, or no longer this worker's."""
+    def drop(self, deliveries: Iterable[Delivery]) -> None:
+        """They are settled, or no longer this worker's."""
         with self._lock:
-            self._held.pop(_key(delivery), None)
+            for delivery in deliveries:
+                self._held.pop(_key(delivery), None)
 
     def abort_all(self, reason: AbortReason) -> None:
         """Ask every running handler to stop."""
@@ -152,6 +181,19 @@ class LeaseKeeper:
             if held.stops_at is not None and now > held.stops_at:
                 held.abort.set("max_processing")
 
+    def give_back_late(self) -> None:
+        """Give back what was claimed ahead and has waited too long: another worker may be free. The timer's work."""
+        now = self._monotonic()
+        for held in self.held():
+            if now > held.starts_by and not held.started and self._decide_unstarted(held):
+                self._give_back(held)
+
+    def _decide_unstarted(self, held: HeldLease) -> bool:
+        with self._lock:
+            first = not (held.started or held.decided)
+            held.decided = held.decided or first
+        return first
+
     def renew_due(self) -> None:
         """Renew in one call every lease whose time for it has come. The renewing thread's work."""
         with self._renewing:
@@ -164,6 +206,7 @@ class LeaseKeeper:
     def _watch(self) -> None:
         while not self._closed.wait(_CHECK_SECONDS):
             self.abort_overdue()
+            self.give_back_late()
 
     def _renew(self) -> None:
         while not self._closed.wait(_CHECK_SECONDS):
@@ -179,7 +222,10 @@ class LeaseKeeper:
                     held.ends_at = asked_at + policy.lease_seconds
                     held.renew_at = asked_at + _interval(policy)
                 case LeaseLost():
-                    self._lost(held)
+                    held.lost = True
+                    self._stop(held, "lease_lost")
+                case CancelRequested():
+                    self._stop(held, "cancelled")
                 case _:
                     held.renew_at = self._monotonic() + _RETRY_SECONDS
 
@@ -190,10 +236,10 @@ class LeaseKeeper:
             self._log.warning("leases could not be renewed, trying again: %s: %s", type(error).__name__, error)
             return [None] * len(extensions)
 
-    def _lost(self, held: HeldLease) -> None:
+    def _stop(self, held: HeldLease, reason: AbortReason) -> None:
         held.renew_at = math.inf
         if not held.decided:  # else it was settled while the renewal was on its way
-            held.abort.set("lease_lost")
+            held.abort.set(reason)
 
 
 def _interval(policy: SubscriptionPolicy) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +16,7 @@ JsonValue: TypeAlias = Any  # any JSON value: mypy has no use for the recursive 
 AttributeValue = str | int | float | tuple[str, ...]
 Clock = Callable[[], datetime]
 RandomBytes = Callable[[int], bytes]
+DeduplicationWindow = Literal["sliding", "fixed"]  # whether a suppressed repeat renews the window, or leaves its end
 
 PayloadT = TypeVar("PayloadT")
 
@@ -116,6 +117,7 @@ class NewMessage:
     expires_at: datetime | None = None
     deduplication_key: str | None = None
     deduplication_ttl: timedelta | None = None
+    deduplication_window: DeduplicationWindow = "sliding"
 
 
 PublishCode = Literal[
@@ -173,7 +175,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def is_message_id(text: object) -> bool:
+def is_message_id(text: object) -> TypeGuard[str]:
     """Whether ``text`` is a UUID in its usual lower-case form."""
     return isinstance(text, str) and _UUID.fullmatch(text) is not None
 
@@ -195,4 +197,5 @@ def utc_now() -> datetime:
 
 def format_time(moment: datetime) -> str:
     """UTC with milliseconds, as the envelope writes it: ``2026-01-31T08:15:00.123Z``."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return utc.isoformat(timespec="milliseconds")[: -len("+00:00")] + "Z"

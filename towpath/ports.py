@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Literal, Protocol, Self, runtime_checkable
 
 from towpath.context import Progress
 from towpath.message import NewMessage, PublishResult
+from towpath.operating import DeadLetterEntry, Operator, SubscriptionStats
 from towpath.settlement import Delivery, Settler, SettleResult, SubscriptionPolicy
+
+__all__ = [
+    "Capability",
+    "Consumer",
+    "DeadLetterEntry",
+    "Extension",
+    "Operator",
+    "Publisher",
+    "SubscriptionStats",
+    "Sweeper",
+    "Transport",
+]
 
 Capability = Literal[
     "ordered",
@@ -26,6 +39,7 @@ Capability = Literal[
     "counts_completions",
     "delay",
     "exact_backlog",
+    "receive_ends_at_stop",
 ]
 
 
@@ -65,51 +79,20 @@ class Consumer(Settler, Protocol):
         """
 
     def extend(self, extensions: Sequence[Extension]) -> list[SettleResult]:
-        """Renew leases: ``Settled("leased")``, or ``LeaseLost`` for one that is no longer held."""
+        """Renew leases: ``Settled("leased")``, or ``LeaseLost`` for one that is no longer held.
+
+        ``CancelRequested`` for one that an operator cancelled: it is not renewed, and to be acknowledged.
+        """
+
+    def stop_receiving(self) -> None:
+        """Claim nothing more; what is held is still settled and renewed. Raises nothing.
+
+        With the capability ``receive_ends_at_stop`` a receive that waits ends at once, else it may run on and bring
+        deliveries.
+        """
 
     def close(self) -> None:
         """Give up what the consumer holds open. Leases run on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionStats:
-    """How a subscription stands. ``pending`` waits or is backing off, ``leased`` is with a worker.
-
-    ``None`` says that the transport cannot tell. The counts are exact with the capability ``exact_backlog``.
-    """
-
-    subscription: str
-    topic: str
-    pending: int
-    leased: int
-    dead: int
-    completed: int | None
-    discarded: int | None
-    oldest_pending: timedelta | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterEntry:
-    """A delivery set aside: why, after how many attempts, and the body it carried."""
-
-    delivery_id: str
-    subscription: str
-    message_id: str
-    reason: str
-    error: str
-    attempts: int
-    dead_since: datetime
-    body: str
-
-
-class Operator(Protocol):
-    """Looks after a running system."""
-
-    def stats(self) -> list[SubscriptionStats]:
-        """Every subscription, by name."""
-
-    def dead_letters(self, subscription: str, limit: int) -> list[DeadLetterEntry]:
-        """At most ``limit`` dead letters, oldest first where the transport keeps an order. Changes nothing."""
 
 
 class Transport(Publisher, Protocol):

@@ -124,7 +124,14 @@ class Forfeit:
     delivery: Delivery
 
 
-Decision = Completion | Retrial | DeadLettering | Discard | Release | Forfeit
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelAcknowledgement:
+    """It was cancelled by an operator while it was held, and is worked on no more: now it is discarded."""
+
+    delivery: Delivery
+
+
+Decision = Completion | Retrial | DeadLettering | Discard | Release | Forfeit | CancelAcknowledgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,19 +147,28 @@ class LeaseLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested:
+    """An operator cancelled the delivery while this worker held it, so nothing was changed.
+
+    Until the holder acknowledges it, or its lease ends, the delivery is discarded by nobody and its key stays held.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """The transport could not say that it was done; the delivery comes again when its lease ends."""
 
     error: str
 
 
-SettleResult = Settled | LeaseLost | Failed
+SettleResult = Settled | LeaseLost | CancelRequested | Failed
 
 
 class Settler(Protocol):
     """Makes decisions true. Every method answers in the order of its argument and raises nothing but bugs.
 
-    A change is fenced: made only while the delivery's lease is still held, else ``LeaseLost`` and no change.
+    A change is fenced: made only while the delivery's lease is still held, else ``LeaseLost`` and no change; and, but
+    for an acknowledgement, only while nobody cancelled the delivery, else ``CancelRequested`` and no change.
     """
 
     def complete(self, completions: Sequence[Completion]) -> list[SettleResult]:
@@ -170,25 +186,33 @@ class Settler(Protocol):
     def release(self, releases: Sequence[Release]) -> list[SettleResult]:
         """Give these back at once, with the attempt refunded where the transport can."""
 
+    def acknowledge_cancel(self, acknowledgements: Sequence[CancelAcknowledgement]) -> list[SettleResult]:
+        """Discard these, which an operator cancelled while they were held; any other is ``LeaseLost``."""
 
-_DecisionT = TypeVar("_DecisionT", Completion, Retrial, DeadLettering, Discard, Release)
+
+_DecisionT = TypeVar("_DecisionT", Completion, Retrial, DeadLettering, Discard, Release, CancelAcknowledgement)
 
 
 def settle(decisions: Sequence[Decision], settler: Settler) -> list[SettleResult]:
     """Have all ``decisions`` made true, one call for each kind; the answers are in the order of ``decisions``."""
-    answers: dict[int, SettleResult] = {i: LeaseLost() for i, d in enumerate(decisions) if isinstance(d, Forfeit)}
+    positions: dict[type[Decision], list[int]] = {}
+    for position, decision in enumerate(decisions):
+        positions.setdefault(type(decision), []).append(position)
+    answers: list[SettleResult] = [LeaseLost()] * len(decisions)  # what stands for a Forfeit
 
     def batch(kind: type[_DecisionT], call: Callable[[Sequence[_DecisionT]], list[SettleResult]]) -> None:
-        chosen = {i: d for i, d in enumerate(decisions) if isinstance(d, kind)}
+        chosen = [decision for decision in decisions if isinstance(decision, kind)] if kind in positions else []
         if chosen:
-            answers.update(zip(chosen, call(list(chosen.values())), strict=True))
+            for position, answer in zip(positions[kind], call(chosen), strict=True):
+                answers[position] = answer
 
     batch(Completion, settler.complete)
     batch(Retrial, settler.retry)
     batch(DeadLettering, settler.dead_letter)
     batch(Discard, settler.discard)
     batch(Release, settler.release)
-    return [answers[i] for i in range(len(decisions))]
+    batch(CancelAcknowledgement, settler.acknowledge_cancel)
+    return answers
 
 
 def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseconds: float) -> None:
@@ -196,6 +220,9 @@ def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseco
 
     A retry is a warning and a dead letter an error; what went as it should is information.
     """
+    level = _level(decision, result)
+    if not log.isEnabledFor(level):
+        return
     delivery = decision.delivery
     facts = _why(decision) | {
         "subscription": delivery.subscription,
@@ -207,23 +234,23 @@ def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseco
     }
     match result:
         case Settled(state=state):
-            log.log(_level(decision), "delivery %s%s", state, _when(decision), extra=facts | {"state": state})
+            log.log(level, "delivery %s%s", state, _when(decision), extra=facts | {"state": state})
         case LeaseLost():
-            log.warning("lease lost; the delivery goes to another worker", extra=facts | {"state": "lease_lost"})
+            log.log(level, "lease lost; the delivery goes to another worker", extra=facts | {"state": "lease_lost"})
+        case CancelRequested():
+            log.log(level, "cancelled by an operator while it was held", extra=facts | {"state": "cancel_requested"})
         case Failed(error=error):
-            log.error("could not settle; the delivery comes again: %s", error, extra=facts | {"state": "failed"})
+            log.log(level, "could not settle; the delivery comes again: %s", error, extra=facts | {"state": "failed"})
         case _:
             assert_never(result)
 
 
-def _level(decision: Decision) -> int:
-    match decision:
-        case DeadLettering():
-            return logging.ERROR
-        case Retrial():
-            return logging.WARNING
-        case _:
-            return logging.INFO
+def _level(decision: Decision, result: SettleResult) -> int:
+    if not isinstance(result, Settled):
+        return logging.ERROR if isinstance(result, Failed) else logging.WARNING
+    if isinstance(decision, DeadLettering):
+        return logging.ERROR
+    return logging.WARNING if isinstance(decision, Retrial) else logging.INFO
 
 
 def _when(decision: Decision) -> str:
@@ -244,6 +271,8 @@ def _why(decision: Decision) -> dict[str, object]:
             return {"reason": str(failure), "retry_after_seconds": delay.total_seconds()} | _failed(failure)
         case Discard(reason=reason):
             return {"reason": reason}
+        case CancelAcknowledgement():
+            return {"reason": "Cancelled"}
         case Completion() | Release() | Forfeit():
             return {}
         case _:

@@ -6,14 +6,17 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from towpath.leases import HeldLease, LeaseKeeper
 from towpath.ports import Consumer
 from towpath.settlement import (
+    CancelAcknowledgement,
+    CancelRequested,
     Decision,
     Failed,
     LeaseLost,
@@ -42,10 +45,10 @@ class Counts:
     received: int = 0
     states: dict[str, int] = field(default_factory=dict)
 
-    def add(self, decision: Decision, result: SettleResult) -> None:
-        """Count one answer."""
-        state = _counted(decision, result)
-        self.states[state] = self.states.get(state, 0) + 1
+    def add(self, answers: Iterable[tuple[Decision, SettleResult]]) -> None:
+        """Count answers."""
+        for state, count in Counter(_counted(decision, result) for decision, result in answers).items():
+            self.states[state] = self.states.get(state, 0) + count
 
 
 def _counted(decision: Decision, result: SettleResult) -> str:
@@ -54,7 +57,7 @@ def _counted(decision: Decision, result: SettleResult) -> str:
             return "released" if isinstance(decision, Release) else "retried"
         case Settled(state=state):
             return state
-        case LeaseLost():
+        case LeaseLost() | CancelRequested():
             return "lease_lost"
         case Failed():
             return "failed"
@@ -62,8 +65,7 @@ def _counted(decision: Decision, result: SettleResult) -> str:
             assert_never(result)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decided:
+class _Decided(NamedTuple):
     held: HeldLease
     decision: Decision
     milliseconds: float
@@ -75,7 +77,8 @@ class _Broken(Failed):
 
 
 class Settling:
-    """Settles one consumer's decisions. What the transport could not do is tried again while the lease holds.
+    """Settles one consumer's decisions. What the transport could not do is tried again while the lease holds, and that
+    a delivery was cancelled is acknowledged, whatever was decided.
 
     Deliveries stay with the lease keeper until they are settled, so nobody else is given them meanwhile. Once
     ``aborting`` is set nothing is tried again. ``faulty`` is told what no settle is to blame for: a log that breaks.
@@ -88,7 +91,7 @@ class Settling:
         self._aborting = aborting
         self._faulty = faulty
         self._log = logging.getLogger("towpath.delivery")
-        self._room = threading.Semaphore(_BATCH)
+        self._room = threading.Event()
         self._decided: queue.SimpleQueue[_Decided | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._settle_all, daemon=True)
 
@@ -99,11 +102,14 @@ class Settling:
 
     def put(self, held: HeldLease, decision: Decision, milliseconds: float) -> None:
         """Have ``decision`` settled, made after so long; ``held`` is its delivery's lease."""
-        self._decided.put(_Decided(held=held, decision=decision, milliseconds=milliseconds))
+        self._decided.put(_Decided(held, decision, milliseconds))
 
     def await_room(self) -> None:
-        """Wait while too many decisions wait to be settled. To be called once for each that was put."""
-        self._room.acquire()
+        """Wait while too many decisions wait to be settled."""
+        while self._decided.qsize() >= _BATCH:
+            self._room.clear()
+            if self._decided.qsize() >= _BATCH:  # else it was made room before, which the next wait would miss
+                self._room.wait()
 
     def end(self, limit: timedelta, grace: timedelta) -> None:
         """Settle what was put, for ``limit`` at most; then give up trying again, and wait for ``grace`` more."""
@@ -121,14 +127,15 @@ class Settling:
         while again or not ended:
             if again:
                 self._aborting.wait(_AGAIN_SECONDS)
-            batch, found_end = ([], True) if ended else self._take(wait=not again)
+            batch, found_end = ([], True) if ended else self._take(_BATCH - len(again), wait=not again)
             ended = found_end
+            self._room.set()
             again = self._settle(again + batch)
 
-    def _take(self, *, wait: bool) -> tuple[list[_Decided], bool]:
+    def _take(self, most: int, *, wait: bool) -> tuple[list[_Decided], bool]:
         """What is decided by now, and whether that was the end; waits for a first one if told to."""
         batch: list[_Decided] = []
-        while len(batch) < _BATCH:
+        while len(batch) < most:
             try:
                 decided = self._decided.get(block=wait and not batch)
             except queue.Empty:
@@ -144,14 +151,21 @@ class Settling:
             return []
         self._keeper.settle_begins([decided.held for decided in batch])
         again: list[_Decided] = []
+        cancelled: list[_Decided] = []
+        settled: list[tuple[_Decided, SettleResult]] = []
         for decided, result in zip(batch, self._results(batch), strict=True):
-            if isinstance(result, Failed) and not isinstance(result, _Broken) and self._may_try_again(decided.held):
+            if isinstance(result, Settled):
+                settled.append((decided, result))
+            elif isinstance(result, Failed) and not isinstance(result, _Broken) and self._may_try_again(decided.held):
                 again.append(decided)
+            elif isinstance(result, CancelRequested) and not isinstance(decided.decision, CancelAcknowledgement):
+                cancelled.append(_acknowledged(decided))
             else:
-                self._settled(decided, result)
+                settled.append((decided, result))
+        self._settled(settled)
         if again:
             self._log.warning("%d outcomes could not be settled yet, trying again", len(again))
-        return again
+        return again + self._settle(cancelled)
 
     def _may_try_again(self, held: HeldLease) -> bool:
         return self._keeper.settle_failed(held) and not self._aborting.is_set()
@@ -162,14 +176,18 @@ class Settling:
         except Exception as error:  # noqa: BLE001 - a bug in a transport must not end the settler: leases run out
             return [_Broken(error=f"{type(error).__name__}: {error}")] * len(batch)
 
-    def _settled(self, decided: _Decided, result: SettleResult) -> None:
-        self._keeper.drop(decided.decision.delivery)
-        self.counts.add(decided.decision, result)
-        self._room.release()
-        try:
-            log_settled(self._log, decided.decision, result, decided.milliseconds)
-        except Exception as error:  # noqa: BLE001 - a log that fails must not end the settler
-            self._faulty(error)
+    def _settled(self, settled: Sequence[tuple[_Decided, SettleResult]]) -> None:
+        self.counts.add((decided.decision, result) for decided, result in settled)
+        self._keeper.drop(decided.decision.delivery for decided, _ in settled)
+        for decided, result in settled:
+            try:
+                log_settled(self._log, decided.decision, result, decided.milliseconds)
+            except Exception as error:  # noqa: BLE001 - a log that fails must not end the settler
+                self._faulty(error)
+
+
+def _acknowledged(decided: _Decided) -> _Decided:
+    return decided._replace(decision=CancelAcknowledgement(delivery=decided.decision.delivery))
 
 
 def joined(threads: list[threading.Thread], seconds: float, cut_short: Callable[[], bool] = bool) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeGuard
 
 from towpath import limits
 from towpath.json_values import is_text, json_fault, shown
-from towpath.message import ABSENT, NewMessage, PayloadRef, PublishCode, PublishError, is_message_id
+from towpath.message import ABSENT, Message, NewMessage, PayloadRef, PublishCode, PublishError, is_message_id
 
 _ATTRIBUTE_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{limits.ATTRIBUTE_NAME_LENGTH}}}")
 _CORRELATION_ID = re.compile(rf"[!-~]{{1,{limits.CORRELATION_ID_LENGTH}}}")
@@ -36,8 +36,13 @@ def require_messages(messages: object) -> None:
 
 def first_fault(new: NewMessage) -> PublishError | None:
     """The first rule that ``new`` breaks, in the documented order of codes; ``None`` when it keeps them all."""
+    return _id_fault(new) or carried_fault(new) or _lifetime_fault(new) or _deduplication_fault(new)
+
+
+def carried_fault(message: NewMessage | Message[Any]) -> PublishError | None:
+    """The first rule that what travels of a message breaks, all but its id."""
     for check in _CHECKS:
-        fault = check(new)
+        fault = check(message)
         if fault is not None:
             return fault
     return None
@@ -50,7 +55,7 @@ def _id_fault(new: NewMessage) -> PublishError | None:
     return PublishError(code="InvalidMessageId", message=problem)
 
 
-def _payload_fault(new: NewMessage) -> PublishError | None:
+def _payload_fault(new: NewMessage | Message[Any]) -> PublishError | None:
     if new.payload_ref is not None:
         return _refused("InvalidPayload", _reference_problem(new))
     fault = None if new.payload is ABSENT else json_fault(new.payload, "payload")
@@ -65,7 +70,7 @@ def _payload_fault(new: NewMessage) -> PublishError | None:
 CLAIM_CHECK_ADVICE: Final = "store the payload elsewhere and publish a claim check (payload_ref)"
 
 
-def _reference_problem(new: NewMessage) -> str | None:
+def _reference_problem(new: NewMessage | Message[Any]) -> str | None:
     reference: object = new.payload_ref  # whatever the caller put there
     if new.payload is not ABSENT:
         return "a message carries payload or payload_ref, not both"
@@ -74,11 +79,11 @@ def _reference_problem(new: NewMessage) -> str | None:
     return ref_fault(reference.record())
 
 
-def _attributes_fault(new: NewMessage) -> PublishError | None:
+def _attributes_fault(new: NewMessage | Message[Any]) -> PublishError | None:
     return _refused("InvalidAttributes", attributes_fault(new.attributes))
 
 
-def _times_fault(new: NewMessage) -> PublishError | None:
+def _times_fault(new: NewMessage | Message[Any]) -> PublishError | None:
     for name in ("deliver_after", "expires_at"):
         moment = getattr(new, name)
         if moment is not None and not _is_moment(moment):
@@ -87,14 +92,22 @@ def _times_fault(new: NewMessage) -> PublishError | None:
     return None
 
 
-def _partition_key_fault(new: NewMessage) -> PublishError | None:
+def _lifetime_fault(new: NewMessage) -> PublishError | None:
+    """Only of what is published: what is stored already is discarded as expired."""
+    if new.deliver_after is None or new.expires_at is None or new.deliver_after < new.expires_at:
+        return None
+    problem = "deliver_after must be earlier than expires_at: what is due only when it is over is never handled"
+    return PublishError(code="InvalidAttributes", message=problem)
+
+
+def _partition_key_fault(new: NewMessage | Message[Any]) -> PublishError | None:
     if new.partition_key is None or _is_key(new.partition_key, limits.PARTITION_KEY_LENGTH):
         return None
     problem = f"partition_key must be text of 1 to {limits.PARTITION_KEY_LENGTH} characters, none of them NUL"
     return PublishError(code="InvalidPartitionKey", message=problem)
 
 
-def _correlation_fault(new: NewMessage) -> PublishError | None:
+def _correlation_fault(new: NewMessage | Message[Any]) -> PublishError | None:
     problem = None
     if new.correlation_id is not None and not _matches(_CORRELATION_ID, new.correlation_id):
         most = limits.CORRELATION_ID_LENGTH
@@ -107,10 +120,18 @@ def _correlation_fault(new: NewMessage) -> PublishError | None:
 
 
 def _deduplication_fault(new: NewMessage) -> PublishError | None:
-    return _refused("InvalidDeduplication", _deduplication_problem(new.deduplication_key, new.deduplication_ttl))
+    return _refused("InvalidDeduplication", _window_problem(new) or _deduplication_problem(new))
 
 
-def _deduplication_problem(key: object, ttl: object) -> str | None:
+def _window_problem(new: NewMessage) -> str | None:
+    window: object = new.deduplication_window  # whatever the caller put there
+    if window in ("sliding", "fixed"):
+        return None
+    return f"deduplication_window must be 'sliding' or 'fixed', not {shown(window)}"
+
+
+def _deduplication_problem(new: NewMessage) -> str | None:
+    key, ttl = new.deduplication_key, new.deduplication_ttl
     if key is None:
         return None if ttl is None else "deduplication_ttl needs a deduplication_key"
     if not _is_key(key, limits.DEDUPLICATION_KEY_LENGTH) or not key.strip():
@@ -121,14 +142,12 @@ def _deduplication_problem(key: object, ttl: object) -> str | None:
     return None
 
 
-_CHECKS: Final[tuple[Callable[[NewMessage], PublishError | None], ...]] = (
-    _id_fault,
+_CHECKS: Final[tuple[Callable[[NewMessage | Message[Any]], PublishError | None], ...]] = (
     _payload_fault,
     _attributes_fault,
     _times_fault,
     _partition_key_fault,
     _correlation_fault,
-    _deduplication_fault,
 )
 
 

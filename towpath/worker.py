@@ -13,9 +13,11 @@ from towpath import payload
 from towpath.dispatch import Dispatcher
 from towpath.errors import SubscriptionNotFound
 from towpath.ports import Sweeper, Transport
-from towpath.service import Allowance, Service, Terms, WorkerOptions
+from towpath.service import Service
 from towpath.settlement import SubscriptionPolicy
 from towpath.settling import Counts
+from towpath.stopping import Stop
+from towpath.terms import Allowance, Terms, WorkerOptions
 
 __all__ = ["Counts", "Worker", "WorkerOptions"]
 
@@ -35,7 +37,7 @@ class Worker:
     def __init__(self, transport: Transport, subscriptions: list[str], options: WorkerOptions) -> None:
         self._transport = transport
         self._options = options
-        self._stopping = threading.Event()
+        self._stopping = Stop()
         self._aborting = threading.Event()
         self._log = logging.getLogger("towpath.worker")
         terms = Terms(options=options, allowance=Allowance(options.max_deliveries), stopping=self._stopping)

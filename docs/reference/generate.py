@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import subprocess
+import sys
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +38,7 @@ MEANINGS: dict[Capability, str] = {
     "counts_completions": "completed deliveries are counted",
     "delay": "`deliver_after` is kept",
     "exact_backlog": "the counts of `towpath stats` are exact",
+    "receive_ends_at_stop": "a worker that waits for deliveries ends at once when it is stopped",
 }
 
 
@@ -44,8 +47,8 @@ def transports_page() -> str:
     lines = [
         "# Transports",
         "",
-        "What each transport can do now. An Ordered subscription on AWS is refused by `towpath topology check`; one",
-        "with partition keys on a database can be published to, and no worker serves it yet.",
+        "What each transport can do now. An Ordered subscription on AWS is refused by `towpath topology check`; the",
+        "database has every partition mode.",
         "",
         "| capability | meaning | database | AWS |",
         "|---|---|---|---|",
@@ -53,7 +56,24 @@ def transports_page() -> str:
     for name in typing.get_args(Capability):
         cells = ("yes" if name in supported else "–" for supported in (DATABASE, AWS))
         lines.append(f"| `{name}` | {MEANINGS[name]} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    lines += [
+        "",
+        "## What the behaviour suite runs where",
+        "",
+        "`make conformance` runs the cases of `tests/conformance` on SQLite, on PostgreSQL, on SQS polled by a worker,",
+        "and on SQS with Lambda functions, both of LocalStack, and prints how each ended. These are declared:",
+        "",
+    ]
+    return "\n".join(lines) + "\n" + conformance_matrix()
+
+
+def conformance_matrix() -> str:
+    """The cases and their transports, which pytest collects in a process of its own."""
+    command = [sys.executable, "-m", "tests.conformance.matrix"]
+    ran = subprocess.run(command, cwd=FOLDER.parents[1], capture_output=True, text=True, check=False)  # noqa: S603 - our own module
+    if ran.returncode != 0:
+        raise RuntimeError(ran.stderr)
+    return ran.stdout
 
 
 def command_line_page() -> str:

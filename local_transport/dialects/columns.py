@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -36,11 +36,21 @@ class Moment(TypeDecorator[datetime]):
         """From an aware datetime."""
         return value if value is None or dialect.name != "sqlite" else milliseconds(value)
 
-    def process_result_value(self, value: Any, dialect: SqlDialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's
-        """To an aware datetime in UTC."""
-        if isinstance(value, datetime):
-            return value.astimezone(UTC)
-        return None if value is None else _EPOCH + int(value) * _MILLISECOND
+    def result_processor(
+        self,
+        dialect: SqlDialect,
+        coltype: object,  # noqa: ARG002 - SQLAlchemy's
+    ) -> Callable[[Any], datetime | None]:
+        """To an aware datetime in UTC. The whole processor, since there are values in every row, and calls add up."""
+        return _from_milliseconds if dialect.name == "sqlite" else _in_utc
+
+
+def _from_milliseconds(value: Any) -> datetime | None:
+    return None if value is None else _EPOCH + int(value) * _MILLISECOND
+
+
+def _in_utc(value: datetime | None) -> datetime | None:
+    return value if value is None or value.tzinfo is UTC else value.astimezone(UTC)
 
 
 class _AnyText(TypeDecorator[str]):
@@ -96,6 +106,21 @@ def set_storage(connection: Connection, table: str, settings: Mapping[str, float
         connection.execute(sa.text(f"ALTER TABLE {table} SET ({listed})"))
 
 
+def set_primary_key(connection: Connection, table: sa.Table) -> None:
+    """Give the table of this name the primary key that ``table`` has; its rows stay."""
+    if connection.dialect.name == "postgresql":
+        listed = ", ".join(column.name for column in table.primary_key)
+        connection.execute(sa.text(f"ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ADD PRIMARY KEY ({listed})"))
+        return
+    before = f"{table}_before"
+    connection.execute(sa.text(f"ALTER TABLE {table} RENAME TO {before}"))
+    table.create(connection)
+    columns: list[sa.ColumnClause[Any]] = [sa.column(column.name) for column in table.columns]
+    rows = sa.select(*columns).select_from(sa.table(before))
+    connection.execute(table.insert().from_select([column.name for column in columns], rows))
+    connection.execute(sa.text(f"DROP TABLE {before}"))
+
+
 def stored(table: sa.Table, settings: Mapping[str, float]) -> sa.Table:
     """``table``, which is given these storage settings when it is made."""
 
@@ -106,14 +131,37 @@ def stored(table: sa.Table, settings: Mapping[str, float]) -> sa.Table:
     return table
 
 
-def only_where(condition: str) -> dict[str, Any]:
+def only_where(condition: str | sa.ColumnElement[bool]) -> dict[str, Any]:
     """Options of an index over the rows that meet ``condition`` alone."""
-    return {"postgresql_where": sa.text(condition), "sqlite_where": sa.text(condition)}
+    clause = sa.text(condition) if isinstance(condition, str) else condition
+    return {"postgresql_where": clause, "sqlite_where": clause}
 
 
 # How many rows at most, in the statement's text: a server that plans a prepared statement for any values takes a
 # parameter here for a tenth of the table, and then reads the whole table.
 LIMIT: Final = sa.bindparam("limit", type_=sa.Integer(), literal_execute=True)
+
+
+class Among(FunctionElement[bool]):
+    """``Among(column, select)``: whether the column is one of a few values, each of which is looked up in its index.
+
+    PostgreSQL would rather read a whole table of some thousand rows than join it with a few rows by its index.
+    """
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+
+@compiles(Among, "postgresql")
+def _among_postgresql(element: Among, compiler: SQLCompiler, **options: Any) -> str:
+    column, values = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} = ANY (ARRAY{values})"
+
+
+@compiles(Among, "sqlite")
+def _among_sqlite(element: Among, compiler: SQLCompiler, **options: Any) -> str:
+    column, values = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} IN {values}"
 
 
 # --- The database's clock ----------------------------------------------------------------------------------------

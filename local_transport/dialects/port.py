@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -15,10 +15,17 @@ from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 from sqlalchemy.types import TypeEngine
 
+from local_transport.dialects.health import Finding, Limits
+from towpath.errors import UnknownTransport
+
 Insert = postgresql.Insert | sqlite.Insert
 Rows = Sequence[Row[Any]]
 Columns = Mapping[str, TypeEngine[Any]]
 
+NO_TRANSACTION: Final = (
+    "connection commits every statement by itself (AUTOCOMMIT), so a call could be half visible; "
+    "give one with a transaction, such as engine.begin() makes"
+)
 LOCK_SECONDS: Final = 10  # how long a transaction waits for a lock before it gives up
 
 # --- Rows as one parameter, and changes with what follows from them ----------------------------------------------
@@ -41,11 +48,22 @@ class Change:
 
     change: UpdateBase
     then: Sequence[Callable[[FromClause], UpdateBase]] = ()
-    read: Callable[[FromClause], sa.Select[Any]] | None = None
+    read: Callable[[FromClause], sa.Select[Any] | sa.CompoundSelect[Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Rows that are chosen, and locked where a database locks rows, then a change that goes by them.
+
+    What ``change`` makes of the chosen rows may refer to them everywhere. It is run even when none was chosen.
+    """
+
+    choose: sa.Select[Any] | sa.CompoundSelect[Any]
+    change: Callable[[FromClause], Change]
 
 
 class Plan(Protocol):
-    """A ``Change`` made ready to run: all of it happens, or nothing."""
+    """A ``Change`` or ``Choice`` made ready to run: all of it happens, or nothing."""
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
         """Make the change; answers what is read, or the rows that were changed."""
@@ -54,7 +72,7 @@ class Plan(Protocol):
 class Statement:
     """A statement that takes from a mapping the parameters that it has."""
 
-    def __init__(self, statement: sa.Select[Any] | UpdateBase, dialect: SqlDialect) -> None:
+    def __init__(self, statement: sa.Select[Any] | sa.CompoundSelect[Any] | UpdateBase, dialect: SqlDialect) -> None:
         self._statement = statement
         binds = statement.compile(dialect=dialect).binds.values()
         self._names = {bind.key for bind in binds if bind.required}
@@ -65,6 +83,53 @@ class Statement:
         return connection.execute(self._statement, chosen)
 
 
+# --- Word between processes --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """``texts`` that were announced, and whether ``anything`` else may have been committed unheard."""
+
+    texts: tuple[str, ...] = ()
+    anything: bool = False
+
+
+def wakeups_are_on(url: URL) -> bool:
+    """Whether ``url`` leaves wake-ups on, as it does unless it says ``wakeups=off``. Raises ``UnknownTransport``."""
+    match url.query.get("wakeups", "on"):
+        case "on":
+            return True
+        case "off":
+            return False
+        case other:
+            raise UnknownTransport(f"wakeups must be on or off, not {other!r}")
+
+
+class Signals(Protocol):
+    """How the processes that use one database hear from each other that something was committed.
+
+    One thread hears. Word can get lost, so nobody may rely on it alone.
+    """
+
+    only_while_waited_for: bool  # hearing costs something all the time, so do it only while somebody waits
+    are_announced: bool  # else a commit is heard without a word
+
+    def hear(self, seconds: float) -> Heard:
+        """Wait up to ``seconds`` for word. Raises ``TransportUnavailable``; the next call begins anew.
+
+        Whenever it begins to hear, ``anything`` may have been committed before.
+        """
+
+    def announce(self, connection: Connection, text: str) -> None:
+        """Have every process hear ``text`` once the transaction of ``connection`` is committed."""
+
+    def end(self) -> None:
+        """Let ``hear`` end, now and from now on. For any thread."""
+
+    def close(self) -> None:
+        """Give up what is held open, when nobody hears any more."""
+
+
 # --- What a database must do -------------------------------------------------------------------------------------
 
 
@@ -72,10 +137,14 @@ class Dialect(Protocol):
     """One kind of database."""
 
     makes_own_schema: bool  # an empty one is given its tables at the first connect
+    keeps_entries: bool  # an index keeps what was deleted for as long as an old transaction may look at it
     looks_before_it_locks: bool  # a change locks everything, so first look whether there is anything to change
 
     def engine(self, url: URL) -> Engine:
         """Connections to ``url``. Raises ``UnknownTransport`` for a URL that cannot be meant."""
+
+    def signals(self, url: URL, engine: Engine) -> Signals | None:
+        """How processes hear of each other through ``engine``'s database; ``None`` when ``url`` turns that off."""
 
     def changing(self, engine: Engine) -> AbstractContextManager[Connection]:
         """A connection that runs exactly one ``Plan``, durable at the end."""
@@ -92,7 +161,7 @@ class Dialect(Protocol):
     def statement(self, statement: sa.Select[Any] | UpdateBase) -> Statement:
         """``statement`` made ready."""
 
-    def plan(self, change: Change) -> Plan:
+    def plan(self, change: Change | Choice) -> Plan:
         """``change`` made ready."""
 
     def insert(self, table: sa.Table) -> Insert:
@@ -105,7 +174,17 @@ class Dialect(Protocol):
         """
 
     def share_topology_for_caller(self, connection: Connection) -> None:
-        """The same in somebody else's transaction, whose settings are left alone."""
+        """The same in somebody else's transaction, whose settings are left alone.
+
+        Raises ``ValueError`` when there is none, since every statement is committed by itself, and the database's own
+        error when the transaction sees a moment at which another topology was applied.
+        """
+
+    def queue_publishers(self, connection: Connection, lanes: Collection[tuple[int, int]]) -> None:
+        """Wait for every open transaction that did the same with one of these lanes (subscription's id, lane), and
+        have those that come wait for this one. To be called once in a transaction, before what it publishes gets its
+        places.
+        """
 
     def own_topology(self, connection: Connection) -> None:
         """Wait until nobody shares the topology and keep everybody from it until the transaction ends."""
@@ -121,3 +200,9 @@ class Dialect(Protocol):
 
     def is_passing(self, error: BaseException) -> bool:
         """Whether the transaction was refused only because of another one and can be run again at once."""
+
+    def examine_unopened(self, url: URL) -> list[Finding]:
+        """What is to be told of the database before it is connected to, which may change that."""
+
+    def examine(self, connection: Connection, limits: Limits) -> list[Finding]:
+        """What is to be told of the server or the file. Changes nothing."""

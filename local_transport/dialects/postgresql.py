@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
 import sqlalchemy as sa
 from psycopg.abc import PQGen
+from psycopg.conninfo import make_conninfo, timeout_from_conninfo
 from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
-from local_transport.dialects.port import LOCK_SECONDS, Batch, Change, Columns, Insert, Plan, Rows, Statement
+from local_transport.dialects import postgresql_health
+from local_transport.dialects.advisory import (
+    HOLD_TOPOLOGY,
+    OWN_TOPOLOGY,
+    QUEUE_PUBLISHERS,
+    SHARE_TOPOLOGY,
+    SHARE_TOPOLOGY_ALONE,
+    TRY_TO_SWEEP,
+    publishing_locks,
+)
+from local_transport.dialects.health import Finding, Limits
+from local_transport.dialects.listening import NotifySignals
+from local_transport.dialects.port import (
+    NO_TRANSACTION,
+    Batch,
+    Change,
+    Choice,
+    Columns,
+    Insert,
+    Plan,
+    Rows,
+    Signals,
+    Statement,
+    wakeups_are_on,
+)
 from towpath.errors import UnknownTransport
 
 _SQL: Final = URL.create("postgresql+psycopg").get_dialect()()
@@ -28,8 +53,10 @@ ANSWER_SECONDS: Final = 30  # more than a wait for a lock and what comes after i
 CANCEL_SECONDS: Final = 2
 IDLE_SECONDS: Final = 5.0  # a pooled connection that was idle for longer is tested before it is used
 
-# libpq's own: they end connections that the network lost, also while nobody waits for an answer.
-_NETWORK: Final[Mapping[str, int]] = {
+# libpq's own. The last four end connections that the network lost, also while nobody waits for an answer.
+_CONNECTION: Final[Mapping[str, Any]] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "application_name": "towpath",
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -37,9 +64,6 @@ _NETWORK: Final[Mapping[str, int]] = {
 }
 
 RV = TypeVar("RV")
-
-_LOCK_SPACE: Final = 0x746F77  # the first half of Towpath's advisory lock keys: "tow"
-_TOPOLOGY_LOCK, _SWEEP_LOCK = 1, 2
 
 
 class _BoundedConnection(psycopg.Connection[Any]):
@@ -101,7 +125,8 @@ class _UnnestBatch:
 class _OneStatement:
     """A change and all that follows as one statement with common table expressions."""
 
-    def __init__(self, change: Change) -> None:
+    def __init__(self, planned: Change | Choice) -> None:
+        change = planned if isinstance(planned, Change) else planned.change(planned.choose.cte("chosen"))
         changed = change.change.cte("changed")
         read = sa.select(changed) if change.read is None else change.read(changed)
         follows = [follow(changed).cte(f"then_{i}") for i, follow in enumerate(change.then)]
@@ -117,6 +142,7 @@ class PostgreSql:
     """
 
     makes_own_schema = False
+    keeps_entries = True
     looks_before_it_locks = False
 
     def __init__(self) -> None:
@@ -124,23 +150,28 @@ class PostgreSql:
 
     def engine(self, url: URL) -> Engine:
         """In the query ``prepare_threshold`` is psycopg's (``none`` turns prepared statements off), ``answer_timeout``
-        is after how many seconds of silence a statement is given up, and the rest is libpq's.
+        is after how many seconds of silence a statement is given up, ``wakeups`` and ``listen`` are for ``signals``,
+        and the rest is libpq's.
         """
-        arguments: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "towpath", **_NETWORK}
-        threshold = url.query.get("prepare_threshold")
-        if threshold is not None:
-            arguments["prepare_threshold"] = _threshold(threshold)
+        listening_url(url)  # what is wrong in it is said at once
+        arguments = dict(_CONNECTION)
+        if "prepare_threshold" in url.query or "listen" in url.query:  # a pooler is between, so none by default
+            arguments["prepare_threshold"] = _threshold(url.query.get("prepare_threshold", "none"))
         answer_seconds = _answer_seconds(url.query.get("answer_timeout", str(ANSWER_SECONDS)))
-        own = ["prepare_threshold", "answer_timeout"]
-        wanted = url.set(drivername="postgresql+psycopg").difference_update_query(own)
-        given = {name: value for name, value in arguments.items() if name not in wanted.query}
+        wanted = _libpq(url)
+        _check_options(wanted)
         engine = sa.create_engine(
             wanted,
-            connect_args=given,
+            connect_args={name: value for name, value in arguments.items() if name not in wanted.query},
             isolation_level="READ COMMITTED",  # claims skip what is locked, and look again with a fresh snapshot
             hide_parameters=True,  # errors must not carry payloads
         )
         _test_idle_connections(engine)
+
+        @event.listens_for(engine, "handle_error")
+        def _give_up(context: ExceptionContext) -> None:
+            if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+                context.is_disconnect = True  # the pool makes new connections, to where writes are taken by now
 
         @event.listens_for(engine, "do_connect")
         def _connect(_dialect: object, _entry: object, args: list[Any], options: dict[str, Any]) -> _BoundedConnection:
@@ -159,6 +190,19 @@ class PostgreSql:
             connection.rollback()
 
         return engine
+
+    def signals(self, url: URL, engine: Engine) -> Signals | None:
+        """LISTEN and NOTIFY, on the server that ``listen`` in the query names; none with ``wakeups=off``."""
+        target = listening_url(url)
+        if target is None:
+            return None
+        positional, named = engine.dialect.create_connect_args(target)
+
+        def connect() -> psycopg.Connection[Any]:
+            options = {**_CONNECTION, **named, "autocommit": True}
+            return psycopg.Connection.connect(*positional, **options)
+
+        return NotifySignals(connect)
 
     @contextmanager
     def changing(self, engine: Engine) -> Iterator[Connection]:
@@ -190,7 +234,7 @@ class PostgreSql:
         """The statement, made ready."""
         return Statement(statement, _SQL)
 
-    def plan(self, change: Change) -> Plan:
+    def plan(self, change: Change | Choice) -> Plan:
         """The change, made ready."""
         return _OneStatement(change)
 
@@ -200,19 +244,31 @@ class PostgreSql:
 
     def share_topology(self, connection: Connection) -> None:
         """A shared advisory lock until the transaction ends."""
-        connection.execute(_SHARE_TOPOLOGY)
+        connection.execute(SHARE_TOPOLOGY)
 
     def share_topology_for_caller(self, connection: Connection) -> None:
-        """The same lock alone."""
-        connection.execute(_SHARE_TOPOLOGY_ALONE)
+        """The same lock alone. Above READ COMMITTED also a look at whether the snapshot still has what is applied:
+        PostgreSQL refuses to lock a row that was changed since.
+        """
+        if getattr(connection.connection.dbapi_connection, "autocommit", False):
+            raise ValueError(NO_TRANSACTION)
+        if connection.scalar(SHARE_TOPOLOGY_ALONE) != "read committed":
+            connection.execute(HOLD_TOPOLOGY)
+
+    def queue_publishers(self, connection: Connection, lanes: Collection[tuple[int, int]]) -> None:
+        """Advisory locks until the transaction ends, in sorted order."""
+        if lanes:
+            locks = publishing_locks(lanes)
+            parameters = {"kinds": [kind for kind, _ in locks], "keys": [key for _, key in locks]}
+            connection.execute(QUEUE_PUBLISHERS, parameters)
 
     def own_topology(self, connection: Connection) -> None:
         """The exclusive advisory lock until the transaction ends."""
-        connection.execute(_OWN_TOPOLOGY)
+        connection.execute(OWN_TOPOLOGY)
 
     def try_to_sweep(self, connection: Connection) -> bool:
         """Whether the sweeper's advisory lock was free."""
-        return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(_LOCK_SPACE, _SWEEP_LOCK))))
+        return bool(connection.scalar(TRY_TO_SWEEP))
 
     def lacks_tables(self, error: BaseException) -> bool:
         """Undefined table or column."""
@@ -227,14 +283,64 @@ class PostgreSql:
         """A refusal because of another transaction."""
         return getattr(error, "sqlstate", None) in ("40001", "40P01")  # serialization failure, deadlock
 
+    def examine_unopened(self, url: URL) -> list[Finding]:  # noqa: ARG002 - the port's
+        """Nothing: connecting changes nothing."""
+        return []
 
-_TROUBLE: Final = ("25006", "42501")  # read-only transaction, insufficient privilege
+    def examine(self, connection: Connection, limits: Limits) -> list[Finding]:
+        """Settings, dead rows, snapshots that are held open."""
+        return list(postgresql_health.examine(connection, limits))
 
-# The lock wait is bounded for this transaction alone; the target list of a SELECT is evaluated from left to right.
-_BOUNDED_WAIT: Final = sa.func.set_config("lock_timeout", f"{LOCK_SECONDS}s", sa.true())
-_SHARE_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock_shared(_LOCK_SPACE, _TOPOLOGY_LOCK))
-_SHARE_TOPOLOGY_ALONE: Final = sa.select(sa.func.pg_advisory_xact_lock_shared(_LOCK_SPACE, _TOPOLOGY_LOCK))
-_OWN_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock(_LOCK_SPACE, _TOPOLOGY_LOCK))
+
+_READ_ONLY: Final = "25006"  # a server that lost its role, and kept its connections
+_TROUBLE: Final = (_READ_ONLY, "42501")  # insufficient privilege
+
+_OWN: Final = ("prepare_threshold", "answer_timeout", "wakeups", "listen")  # of the query; the rest is libpq's
+
+
+def _libpq(url: URL) -> URL:
+    return url.set(drivername="postgresql+psycopg").difference_update_query(_OWN)
+
+
+def _check_options(url: URL) -> None:
+    """Raise ``UnknownTransport`` for what libpq cannot take, which would fail each connect."""
+    own = f"{', '.join(_OWN[:-1])} and {_OWN[-1]}"
+    try:
+        _, options = _SQL.create_connect_args(url)  # "host" may come several times: the servers to try in turn
+        for name, value in options.items():
+            make_conninfo(**{name: value})
+        timeout_from_conninfo(dict(options))
+    except (ArgumentError, psycopg.ProgrammingError) as error:
+        problem = f"the URL of the database cannot be used: {str(error).strip()}"
+        raise UnknownTransport(f"{problem}; a PostgreSQL URL takes libpq's parameters, and {own}") from error
+
+
+def listening_url(url: URL) -> URL | None:
+    """Where to listen for ``url``: what ``listen`` in its query names, with the rest as in ``url`` itself.
+
+    ``None`` when wake-ups are off. Raises ``UnknownTransport`` for a value that cannot be meant.
+    """
+    if not wakeups_are_on(url):
+        return None
+    given = url.query.get("listen")
+    if given is None:
+        return _libpq(url)
+    try:
+        server = sa.make_url(given) if isinstance(given, str) else None
+    except (ArgumentError, ValueError):
+        server = None
+    if server is None or server.get_backend_name() != "postgresql":
+        raise UnknownTransport("listen must be the URL of the server itself, such as postgresql://host:5432")
+    is_named, has_user = server.host is not None, server.username is not None
+    return URL.create(
+        "postgresql+psycopg",
+        username=server.username if has_user else url.username,
+        password=server.password if has_user else url.password,
+        host=server.host if is_named else url.host,
+        port=server.port if is_named or server.port is not None else url.port,
+        database=server.database or url.database,
+        query=_libpq(url.update_query_dict(server.query)).query,
+    )
 
 
 def _threshold(text: str | tuple[str, ...]) -> int | None:

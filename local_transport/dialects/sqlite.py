@@ -7,40 +7,61 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.sql import visitors
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import FromClause
 
+from local_transport.dialects import sqlite_health
 from local_transport.dialects.columns import as_text, milliseconds
-from local_transport.dialects.port import LOCK_SECONDS, Batch, Change, Columns, Insert, Plan, Rows, Statement
+from local_transport.dialects.health import Finding, Limits
+from local_transport.dialects.port import (
+    LOCK_SECONDS,
+    NO_TRANSACTION,
+    Batch,
+    Change,
+    Choice,
+    Columns,
+    Insert,
+    Plan,
+    Rows,
+    Signals,
+    Statement,
+    wakeups_are_on,
+)
+from local_transport.dialects.watching import FileSignals
 from towpath.errors import TransportUnavailable, UnknownTransport
 
 _SQL: Final = sqlite.dialect()
 _OLDEST_SQLITE: Final = (3, 35, 0)  # RETURNING
 _SYNCHRONOUS: Final = ("FULL", "NORMAL")
 _DEFECTS: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_MISUSE)
+# A connection that was opened while its file was read-only stays so, and one whose file failed may be of no more use.
+_STUCK: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _IMMEDIATE: Final = "towpath_immediate"
+_BECOME_WRITER: Final = sa.delete(sa.table("towpath_topology")).where(sa.false())
 
 
 class _JsonBatch:
-    """Rows as one JSON array of arrays."""
+    """Rows as one JSON array of arrays; ``only`` some of the columns, where not all are read."""
 
-    def __init__(self, name: str, columns: Columns) -> None:
+    def __init__(self, name: str, columns: Columns, only: Collection[str] | None = None) -> None:
         self._name = f"{name}_rows"
         each = sa.func.json_each(sa.bindparam(self._name, type_=sa.Text())).table_valued("value", name=f"{name}_each")
         values = [
             sa.type_coerce(sa.func.json_extract(each.c.value, sa.literal_column(f"'$[{i}]'")), kind).label(column)
             for i, (column, kind) in enumerate(columns.items())
+            if only is None or column in only
         ]
         rows = sa.select(*values).select_from(each)
         # Materialized, or a join would parse every row of JSON again for every row of the other side.
@@ -54,40 +75,70 @@ class _JsonBatch:
 class _SeveralStatements:
     """A change, then each statement that follows, in one transaction that locks out every other writer."""
 
-    def __init__(self, change: Change) -> None:
-        columns = {str(column.key): column.type for column in change.change.exported_columns}
+    def __init__(self, planned: Change | Choice) -> None:
+        self._choose: Statement | None = None
+        if isinstance(planned, Change):
+            change = planned
+        else:
+            self._chosen = _JsonBatch("chosen", _kinds(planned.choose.exported_columns))
+            self._choose = Statement(planned.choose, _SQL)
+            change = planned.change(self._chosen.rows)
+        columns = _kinds(change.change.exported_columns)
         self._changed = _JsonBatch("changed", columns)
         self._change = Statement(change.change, _SQL)
-        self._then = [Statement(follow(self._changed.rows), _SQL) for follow in change.then]
-        self._read = None if change.read is None else Statement(change.read(self._changed.rows), _SQL)
+        self._then = [_reading("changed", columns, follow) for follow in change.then]
+        self._read = None if change.read is None else _reading("changed", columns, change.read)
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
-        changed = self._change.run(connection, parameters).all()
-        if not changed:
+        known = dict(parameters)
+        if self._choose is not None:
+            known |= self._chosen.bind(self._choose.run(connection, known))
+        changed = self._change.run(connection, known).all()
+        if not changed and self._choose is None:
             return changed
-        known = {**parameters, **self._changed.bind(changed)}
+        known |= self._changed.bind(changed)
         for statement in self._then:
             statement.run(connection, known)
         return changed if self._read is None else self._read.run(connection, known).all()
+
+
+def _reading(
+    name: str, columns: Columns, make: Callable[[FromClause], UpdateBase | sa.Select[Any] | sa.CompoundSelect[Any]]
+) -> Statement:
+    """The statement that ``make`` makes of a batch without the columns that it does not read.
+
+    Each would be one more value to be found in JSON for every row.
+    """
+    whole = _JsonBatch(name, columns)
+    known: set[Any] = set(whole.rows.c)
+    read = {column.key for column in known & set(visitors.iterate(make(whole.rows)))}
+    return Statement(make(_JsonBatch(name, columns, read or set(columns)).rows), _SQL)
+
+
+def _kinds(columns: Iterable[sa.ColumnElement[Any]]) -> Columns:
+    return {str(column.key): column.type for column in columns}
 
 
 class Sqlite:
     """SQLite 3.35 and newer, a file in WAL mode. One writer at a time: every writing transaction begins as one."""
 
     makes_own_schema = True
+    keeps_entries = False
     looks_before_it_locks = True
 
     def __init__(self) -> None:
         self._writer = threading.Lock()  # threads of one process take turns; SQLite alone would have them poll
 
     def engine(self, url: URL) -> Engine:
-        """``synchronous`` in the query is FULL (default) or NORMAL, which can lose the last commits at a power cut."""
+        """``synchronous`` in the query is FULL (default) or NORMAL, which can lose the last commits at a power cut;
+        ``wakeups`` is for ``signals``.
+        """
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise UnknownTransport(f"SQLite {sqlite3.sqlite_version} is too old; Towpath needs 3.35 or newer")
         synchronous = str(url.query.get("synchronous", "FULL")).upper()
-        unknown = sorted(set(url.query) - {"synchronous"})
-        if unknown or synchronous not in _SYNCHRONOUS:
-            raise UnknownTransport("a SQLite URL takes no options but ?synchronous=FULL or ?synchronous=NORMAL")
+        if set(url.query) - {"synchronous", "wakeups"} or synchronous not in _SYNCHRONOUS:
+            raise UnknownTransport("a SQLite URL takes no options but synchronous=FULL or NORMAL, and wakeups=off")
+        wakeups_are_on(url)  # what is wrong in it is said at once
         _check_file(url)
         engine = sa.create_engine(url.set(drivername="sqlite", query={}), hide_parameters=True)
 
@@ -99,12 +150,32 @@ class Sqlite:
 
         _watch_file(engine, Path(str(url.database)).absolute())  # from here on the file is there
 
+        @event.listens_for(engine, "handle_error")
+        def _give_up(context: ExceptionContext) -> None:
+            if getattr(context.original_exception, "sqlite_errorcode", 0) & 0xFF in _STUCK:
+                context.is_disconnect = True  # the pool makes new connections
+
         @event.listens_for(engine, "begin")
         def _begin(connection: Connection) -> None:
             mode = " IMMEDIATE" if connection.get_execution_options().get(_IMMEDIATE) else ""
             connection.exec_driver_sql(f"BEGIN{mode}")
 
         return engine
+
+    def signals(self, url: URL, engine: Engine) -> Signals | None:
+        """The file's count of commits; none with ``wakeups=off``."""
+        if not wakeups_are_on(url):
+            return None
+        file = Path(str(url.database)).absolute()
+        known = _identity(file)
+
+        def connect() -> sqlite3.Connection:
+            pooled = engine.raw_connection()
+            found: Any = pooled.driver_connection
+            pooled.detach()  # it tells of others' commits only, so nobody else may use it
+            return cast("sqlite3.Connection", found)
+
+        return FileSignals(connect, lambda: _identity(file) == known)
 
     @contextmanager
     def changing(self, engine: Engine) -> Iterator[Connection]:
@@ -137,7 +208,7 @@ class Sqlite:
         """The statement, made ready."""
         return Statement(statement, _SQL)
 
-    def plan(self, change: Change) -> Plan:
+    def plan(self, change: Change | Choice) -> Plan:
         """The change, made ready."""
         return _SeveralStatements(change)
 
@@ -149,7 +220,13 @@ class Sqlite:
         """Nothing to do: a writing transaction is alone."""
 
     def share_topology_for_caller(self, connection: Connection) -> None:
-        """Nothing to do: once it writes it is alone."""
+        """A statement that changes nothing makes the transaction the writer before it reads what is applied."""
+        connection.execute(_BECOME_WRITER)
+        if not getattr(connection.connection.dbapi_connection, "in_transaction", True):
+            raise ValueError(NO_TRANSACTION)
+
+    def queue_publishers(self, connection: Connection, lanes: Collection[tuple[int, int]]) -> None:
+        """Nothing to do: once it writes a transaction is alone."""
 
     def own_topology(self, connection: Connection) -> None:
         """Nothing to do: a writing transaction is alone."""
@@ -170,6 +247,15 @@ class Sqlite:
     def is_passing(self, error: BaseException) -> bool:  # noqa: ARG002 - the port's
         """Never: the busy time-out has waited already."""
         return False
+
+    def examine_unopened(self, url: URL) -> list[Finding]:
+        """Whether the file is in WAL mode, which connecting turns on."""
+        file = Path(str(url.database))
+        return list(sqlite_health.examine_file(file)) if file.exists() else []
+
+    def examine(self, connection: Connection, limits: Limits) -> list[Finding]:
+        """Space, and a log that cannot be emptied."""
+        return list(sqlite_health.examine(connection, Path(str(connection.engine.url.database)), limits))
 
 
 def _check_file(url: URL) -> None:

@@ -74,7 +74,7 @@ def test_every_console_session_runs_and_prints_what_the_page_says(sessions, tmp_
         env=environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     outputs = re.split(r"^<<\d+>>\n", ran.stdout, flags=re.MULTILINE)[1:]

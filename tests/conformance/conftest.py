@@ -1,13 +1,12 @@
 """The transports that the suite runs on, and the matrix that it prints at its end."""
 
-from contextlib import closing, contextmanager
+import shutil
+from contextlib import contextmanager
 
 import pytest
 
 from bundling.build import BundleRequest, build
 from bundling.target import host_target
-from local_transport.connections import Database
-from local_transport.schema import upgrade
 from tests.conformance.harness import FUNCTION, DatabaseHarness, LambdaHarness, PolledHarness
 from tests.servers.postgres import fresh_database
 
@@ -44,13 +43,11 @@ def opened(transport, request, folder, environment):
     """The harness of this transport, with its files in ``folder`` and its variables in ``environment``."""
     environment.syspath_prepend(FUNCTION)
     if transport == "sqlite":
-        yield DatabaseHarness(
-            name="sqlite", url=f"sqlite:///{folder / 'suite.db'}", folder=folder, environment=environment
-        )
+        url = f"sqlite:///{shutil.copy(request.getfixturevalue('sqlite_with_tables'), folder / 'suite.db')}"
+        yield DatabaseHarness(name="sqlite", url=url, folder=folder, environment=environment)
     elif transport == "postgresql":
-        with fresh_database(request.getfixturevalue("postgres_server")) as url:
-            with closing(Database(url)) as database:
-                upgrade(database)
+        tables = request.getfixturevalue("postgres_with_tables")
+        with fresh_database(request.getfixturevalue("postgres_server"), tables) as url:
             yield DatabaseHarness(name="postgresql", url=url, folder=folder, environment=environment)
     elif transport == "aws-worker":
         yield PolledHarness(aws=request.getfixturevalue("aws"), folder=folder, environment=environment)
@@ -67,7 +64,7 @@ def pytest_runtest_makereport(item, call):
     if marker is None or not (report.when == "call" or report.outcome != "passed"):
         return
     outcomes = item.config.stash.setdefault(MATRIX, {})
-    transport = next(value for name, value in item.callspec.params.items() if name in ("harness", "selected"))
+    transport = next(value for name, value in item.callspec.params.items() if name in ("harness", "selected", "lived"))
     outcomes.setdefault(marker.args, {}).setdefault(transport, set()).add(report.outcome)
 
 

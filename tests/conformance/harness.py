@@ -12,22 +12,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import pytest
+import sqlalchemy as sa
 
 from aws_transport.bindings import Bindings
-from tests.servers.clock import advance
+from local_transport.connections import Database
+from local_transport.tables import message
+from tests.servers.clock import advance_in
 from tests.servers.localstack import Aws
 from tests.servers.provision import Deployment, provisioned
 from towpath import NewMessage, PublishResult, connect
 from towpath.manifest import Manifest
-from towpath.ports import Capability, DeadLetterEntry, Transport
+from towpath.ports import Capability, DeadLetterEntry, Operator, Transport
 from towpath.resolve import resolve, with_all_on_database
 from towpath.topology import parse_topology
 from towpath.worker import Worker, WorkerOptions
@@ -35,6 +39,7 @@ from towpath.worker import Worker, WorkerOptions
 FUNCTION = Path(__file__).parent / "function"
 ENVIRONMENTS = count(1)
 PATIENCE = 120  # seconds for what must come, on a busy machine
+DRAIN_PATIENCE = 540  # the same for 2,000 deliveries, for which a test needs a time limit of its own
 
 Observation = dict[str, Any]  # one line of scripted.observe
 
@@ -46,6 +51,9 @@ class Running(Protocol):
 
     def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
         """Publish; every message must be accepted."""
+
+    def put(self, subscription: str, body: str) -> None:
+        """Have ``body``, whatever it is, come to the subscription as other producers' bodies do, or broken ones."""
 
     def work(self, handled: int = 0) -> None:
         """Let handlers run until nothing is due, and there are ``handled`` observations in all, or it takes too long.
@@ -73,6 +81,10 @@ class Running(Protocol):
 
     def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
         """The subscription's dead letters."""
+
+    @property
+    def operator(self) -> Operator:
+        """Who may replay and discard, where the transport can."""
 
 
 class Harness(Protocol):
@@ -116,12 +128,17 @@ class WorkerRunning:
     subscriptions: list[str]
     report: Path
     move_time: Callable[[float], None]
+    put: Callable[[str, str], None]
     quiet_after: timedelta
     command_options: list[str] = field(default_factory=list)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         return self.transport.capabilities
+
+    @property
+    def operator(self) -> Operator:
+        return self.transport.operator()
 
     def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
         results = self.transport.publish(topic, list(messages))
@@ -157,8 +174,12 @@ class WorkerRunning:
         return [str(result.id)]
 
     def drain(self, processes: int, threads: int, deliveries: int) -> int:
-        started = [self._start_worker("*", "--idle-exit", "3", "--concurrency", str(threads)) for _ in range(processes)]
-        assert [process.wait(timeout=240) for process in started] == [0] * processes
+        options = ("*", "--idle-exit", "3", "--concurrency", str(threads))
+        with TemporaryDirectory() as folder:
+            meeting = Path(folder) / str(processes)
+            meeting.mkdir()
+            started = [self._start_worker(*options, CONFORMANCE_MEETING=str(meeting)) for _ in range(processes)]
+            assert [process.wait(timeout=DRAIN_PATIENCE) for process in started] == [0] * processes
         return processes
 
     def observations(self, subscription: str | None = None) -> list[Observation]:
@@ -166,7 +187,7 @@ class WorkerRunning:
         return _chosen([json.loads(line) for line in lines], subscription)
 
     def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
-        return self.transport.operator().dead_letters(subscription, 100)
+        return list(self.transport.operator().dead_letters(subscription, 100))
 
     def _start_worker(self, subscription: str, *options: str, **variables: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "towpath", "work", subscription, "--transport", self.url]
@@ -197,6 +218,7 @@ class DatabaseHarness:
     @contextmanager
     def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
         transport: Any = connect(self.url)
+        clock = Database(self.url)
         report = self.folder / "observations.jsonl"
         self.environment.setenv("CONFORMANCE_OBSERVER", f"file://{report}")
         shifted = 0.0
@@ -205,7 +227,7 @@ class DatabaseHarness:
             nonlocal shifted
             shifted += seconds
             self.environment.setenv("CONFORMANCE_SHIFT", str(shifted))
-            advance(self.url, seconds)
+            advance_in(clock, seconds)
 
         try:
             manifest = manifest_of(topology, on_database=True)
@@ -216,10 +238,18 @@ class DatabaseHarness:
                 subscriptions=list(manifest.subscriptions),
                 report=report,
                 move_time=move_time,
+                put=lambda subscription, body: self._put(transport, manifest.subscriptions[subscription].topic, body),
                 quiet_after=timedelta(0),
             )
         finally:
+            clock.close()
             transport.close()
+
+    def _put(self, transport: Transport, topic: str, body: str) -> None:
+        """A row that was written, or broken, by somebody else."""
+        (result,) = transport.publish(topic, [NewMessage(payload=None)])
+        with closing(Database(self.url)) as database, database.writing() as connection:
+            connection.execute(sa.update(message).where(message.c.id == result.id).values(body=body))
 
 
 @dataclass(kw_only=True)
@@ -244,6 +274,7 @@ class PolledHarness:
                 subscriptions=list(manifest.subscriptions),
                 report=report,
                 move_time=time.sleep,
+                put=_sending(self.aws, deployment.bindings),
                 quiet_after=timedelta(seconds=1.5),
                 command_options=_written(self.folder, manifest, deployment.bindings),
             )
@@ -266,6 +297,13 @@ def _opened(harness: "PolledHarness | LambdaHarness", deployment: Deployment) ->
         yield transport
     finally:
         transport.close()
+
+
+def _sending(aws: Aws, bindings: Bindings) -> Callable[[str, str], None]:
+    """Sends a body straight to a subscription's queue."""
+    queue_urls = {name: binding.queue_url for name, binding in bindings.subscriptions.items()}
+    sqs = aws.client("sqs")
+    return lambda subscription, body: sqs.send_message(QueueUrl=queue_urls[subscription], MessageBody=body)
 
 
 def _url(aws: Aws) -> str:
@@ -291,11 +329,16 @@ class LambdaRunning:
     sqs: Any
     observer_url: str
     queue_urls: list[str]
+    put: Callable[[str, str], None]
     seen: list[Observation] = field(default_factory=list)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         return self.transport.capabilities
+
+    @property
+    def operator(self) -> Operator:
+        return self.transport.operator()
 
     def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
         results = [
@@ -342,7 +385,7 @@ class LambdaRunning:
 
     def drain(self, processes: int, threads: int, deliveries: int) -> int:
         """The mapping decides how many functions run: LocalStack's runs one at a time."""
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + DRAIN_PATIENCE
         while len(self.observations()) < deliveries:
             assert time.monotonic() < deadline, f"{len(self.seen)} of {deliveries} deliveries were handled"
         self.work()
@@ -354,7 +397,7 @@ class LambdaRunning:
         return _chosen(self.seen, subscription)
 
     def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
-        return self.transport.operator().dead_letters(subscription, 100)
+        return list(self.transport.operator().dead_letters(subscription, 100))
 
     def _collect(self) -> bool:
         received = self.sqs.receive_message(QueueUrl=self.observer_url, MaxNumberOfMessages=10, WaitTimeSeconds=0)
@@ -395,6 +438,7 @@ class LambdaHarness:
                         transport=transport,
                         sqs=sqs,
                         observer_url=observer_url,
+                        put=_sending(self.aws, deployment.bindings),
                         queue_urls=[binding.queue_url for binding in deployment.bindings.subscriptions.values()],
                     )
         finally:

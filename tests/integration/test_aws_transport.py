@@ -256,7 +256,7 @@ def test_a_settled_delivery_cannot_be_settled_again(one_queue: AwsTransport) -> 
     ]
     assert settle(late, consumer) == [LOST] * 3
     assert consumer.extend([Extension(delivery=delivery)]) == [LOST]
-    assert one_queue.operator().dead_letters("letters.read", 10) == []
+    assert list(one_queue.operator().dead_letters("letters.read", 10)) == []
 
 
 def test_a_discarded_delivery_is_gone(one_queue: AwsTransport) -> None:

@@ -137,17 +137,19 @@ def test_what_another_version_applied_can_be_applied_again_but_not_used(database
 
 def test_applying_while_others_publish_loses_nothing(database_url, empty):
     empty.apply(on_database({"documents": {}}, CONVERT))
-    results, stop = [], threading.Event()
+    results, published, stop = [], threading.Semaphore(0), threading.Event()
 
     def publish():
         publisher = connect(database_url)
         while not stop.is_set():
             results.extend(publisher.publish("documents", [NewMessage(payload=1)]))
+            published.release()
         publisher.close()
 
     thread = threading.Thread(target=publish)
     thread.start()
     for number in range(10):
+        assert published.acquire(timeout=60)  # a publish between any two
         extra = {f"extra-{number}": {"topic": "documents", "filter": {"never": ["x"]}}}
         empty.apply(on_database({"documents": {}}, {**CONVERT, **extra}))
     stop.set()

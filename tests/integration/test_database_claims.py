@@ -12,7 +12,7 @@ from local_transport.tables import subscription
 from tests.servers.clock import advance
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
-from towpath.errors import SubscriptionNotFound, Unsupported
+from towpath.errors import SubscriptionNotFound
 from towpath.settlement import Completion, Failure, Release, Retrial
 
 NOW = timedelta(0)
@@ -166,15 +166,6 @@ def test_the_operators_pause_stops_claims_and_apply_leaves_it(transport, databas
         connection.execute(pause.values(paused=False))
     assert len(received(transport)) == 1
     database.close()
-
-
-@pytest.mark.parametrize("mode", ["exclusive", "ordered"])
-def test_a_partitioned_subscription_is_refused_honestly(transport, mode):
-    transport.apply(on_database({"documents": {}}, {"keyed": {"topic": "documents", "partition_mode": mode}}))
-    with pytest.raises(
-        Unsupported, match=f"subscription 'keyed' has partition mode {mode}, which no worker serves yet"
-    ):
-        transport.consumer("keyed")
 
 
 def test_an_unknown_subscription_is_named_with_those_that_are_known(transport):

@@ -7,10 +7,11 @@ import pytest
 import sqlalchemy as sa
 
 from local_transport.connections import Database
+from local_transport.looks import Look
 from local_transport.schema import upgrade
+from tests.servers.plans import HOW, assert_none_reads_all_of, entries_read, planned, settle_in_every_way
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
-from towpath.settlement import Completion, Failure, Release, Retrial
 
 NOW = timedelta(0)
 WAITING = 100_000
@@ -87,80 +88,61 @@ def test_a_claim_walks_the_index_of_due_deliveries(crowded, explained):
     assert "Sort Key: towpath_delivery.due_at" not in plan
 
 
-def test_the_plan_is_the_same_when_the_server_plans_a_prepared_statement_for_any_values(crowded, postgres_url):
-    plans = []
-    transport = connect(f"{postgres_url}?prepare_threshold=0")
-
-    @sa.event.listens_for(transport._database.engine, "connect")
-    def explain_everything(connection, _entry):
-        for statement in (
-            "LOAD 'auto_explain'",
-            "SET auto_explain.log_min_duration = 0",
-            "SET auto_explain.log_level = notice",
-            "SET plan_cache_mode = force_generic_plan",
-        ):
-            connection.execute(statement)
-        connection.commit()
-        connection.add_notice_handler(lambda notice: plans.append(notice.message_primary))
-
-    transport._database.engine.dispose()
-    consumer = transport.consumer("convert")
-    batch = [Completion(delivery=held) for held in consumer.receive(50, NOW)]
-    consumer.complete(batch)
-    transport.close()
-    claim, complete = [plan for plan in plans if "on towpath_delivery" in plan]
-    assert re.search(r"Index Cond: .*subscription_id = \(?\$\d+", claim), claim  # planned without the values
-    assert_uses(claim, "Index Scan using towpath_delivery_due")
-    assert_uses(complete, "Index Scan using towpath_delivery_pkey")
-
-
-def test_a_claim_reads_few_pages_however_many_deliveries_wait(crowded):
+def test_a_look_reads_one_entry_of_each_index_for_each_subscription(crowded, explained):
     transport, database = crowded
-    consumer = transport.consumer("convert")
-    consumer.receive(50, NOW)
+    ids = sorted(subscription.id for subscription in transport._reader.last.subscriptions.values())
+    with database.writing() as connection:
+        connection.execute(
+            sa.text(
+                """INSERT INTO towpath_lane (subscription_id, lane, due_at)
+                   SELECT CAST(:id AS int), n, clock_timestamp() + interval '1 hour' FROM generate_series(1, 20000) n"""
+            ),
+            {"id": ids[0]},
+        )
+        connection.execute(sa.text("ANALYZE towpath_lane"))
+    seen, (plan,) = explained(lambda: Look(transport._database).take(ids))
+    assert sorted(found.due_in < 0 for found in seen.values()) == [False, True]  # all of the other's are for later
+    assert_uses(plan, "using towpath_delivery_due")
+    assert_uses(plan, "using towpath_lane_due")
+    assert "Seq Scan on towpath_lane" not in plan
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_no_statement_reads_a_whole_table_whichever_way_the_server_plans_it(crowded, postgres_url, how):
+    """Claims, settles of every kind, publishes, a look and a sweep: for their values or, once prepared, for any."""
+    ids = [subscription.id for subscription in crowded[0]._reader.last.subscriptions.values()]
+    with planned(postgres_url, how) as (transport, plans):
+        settle_in_every_way(transport, "convert", postgres_url, 20)
+        new = [NewMessage(payload=i, deduplication_key=f"{how}-{i}") for i in range(100)]
+        assert {result.status for result in transport.publish("documents", new)} == {"accepted"}
+        Look(transport._database).take(ids)
+        transport.sweep()
+    assert_none_reads_all_of(plans, "delivery", "message")
+    claims = [plan for plan in plans if "CTE due" in plan]
+    assert len(claims) == 7
+    for claim in claims:
+        assert_uses(claim, "Index Scan using towpath_delivery_due")
+        value = r"\(?\$\d+" if how == "force_generic_plan" else r"\d+"
+        assert re.search(rf"Index Cond: .*subscription_id = {value}.*due_at <= ", claim), claim  # not as a filter
+    for index in ("pkey", "ending", "expiring", "dead"):
+        assert any(f"towpath_delivery_{index} " in plan for plan in plans), index
+
+
+def test_a_claim_reads_few_pages_however_many_deliveries_wait(crowded, postgres_url):
+    transport, database = crowded
     with database.writing() as connection:  # everything that is due is gone: an idle poll
         connection.execute(sa.text("UPDATE towpath_delivery SET due_at = due_at + interval '1 hour'"))
     with database.reading() as connection:
         connection.execute(sa.text("VACUUM ANALYZE towpath_delivery"))
-    before = _index_entries(database)
-    assert consumer.receive(50, NOW) == []
-    assert _index_entries(database) - before < 100
+    transport.close()
+    database.close()
+    before = entries_read(postgres_url)
+    with connect(postgres_url) as idle:
+        assert idle.consumer("convert").receive(50, NOW) == []
+    assert entries_read(postgres_url) - before < 100
 
 
-def _index_entries(database):
-    """How many entries of the due index were read so far, as the server counts them."""
-    with database.reading() as connection:
-        connection.execute(sa.text("SELECT pg_stat_clear_snapshot()"))
-        query = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'towpath_delivery_due'"
-        return connection.scalar(sa.text(query))
-
-
-@pytest.mark.parametrize("how", ["complete", "retry", "release"])
-def test_settling_a_batch_finds_each_delivery_by_its_key(crowded, explained, how):
-    transport, _ = crowded
-    consumer = transport.consumer("convert")
-    failure = Failure(type="E", message="m")
-    make = {
-        "complete": lambda held: Completion(delivery=held),
-        "retry": lambda held: Retrial(delivery=held, delay=NOW, failure=failure),
-        "release": lambda held: Release(delivery=held),
-    }[how]
-    batch = [make(held) for held in consumer.receive(50, NOW)]
-    results, (plan,) = explained(lambda: getattr(consumer, how)(batch))
-    assert len(results) == 50
-    assert_uses(plan, "towpath_delivery_pkey")
-
-
-def test_a_publish_scans_no_table(crowded, explained):
-    transport, _ = crowded
-    _, plans = explained(lambda: transport.publish("documents", [NewMessage(payload=i) for i in range(100)]))
-    assert len(plans) == 1
-    assert "Seq Scan" not in plans[0]
-
-
-def test_dead_letters_and_the_sweep_have_indexes_of_their_own(crowded, explained):
+def test_dead_letters_are_listed_by_an_index_of_their_own(crowded, explained):
     transport, _ = crowded
     _, (listing,) = explained(lambda: transport.operator().dead_letters("convert", 50))
     assert_uses(listing, "towpath_delivery_dead")
-    _, (sweep,) = explained(transport.sweep)
-    assert_uses(sweep, "towpath_delivery_ending")

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
 
 from local_transport.applied import TopologyReader
 from local_transport.connections import Database
@@ -281,29 +280,6 @@ def test_a_delayed_message_is_due_at_its_time(transport, database_url):
     assert bodies(transport) == []
     advance(database_url, 11)
     assert len(bodies(transport)) == 1
-
-
-# --- In the caller's transaction ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["connection", "session"])
-def test_a_publish_in_the_callers_transaction_is_there_when_that_commits(transport, database_url, kind):
-    engine = Database(database_url).engine
-    with Session(engine) if kind == "session" else engine.connect() as theirs:
-        for payload in ("rolled back", "committed"):
-            assert outcomes(transport.publish("documents", [NewMessage(payload=payload)], connection=theirs)) == [
-                "accepted"
-            ]
-            assert bodies(transport) == []
-            theirs.rollback() if payload == "rolled back" else theirs.commit()
-    engine.dispose()
-    (body,) = bodies(transport)
-    assert '"payload":"committed"' in body
-
-
-def test_only_a_connection_or_session_can_be_enlisted(transport):
-    with pytest.raises(TypeError, match="must be a SQLAlchemy Connection or Session, not a str"):
-        transport.publish("documents", [NewMessage(payload=1)], connection="mine")
 
 
 # --- Another topology in the middle ------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Settling under a lease: every change is fenced, aligned with its batch, and kept."""
 
 import logging
+import os
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -10,15 +11,18 @@ import sqlalchemy as sa
 
 from local_transport.applied import TopologyReader
 from local_transport.connections import Database
-from local_transport.consumer import Bell, DatabaseConsumer, Means
+from local_transport.consumer import DatabaseConsumer, Means
 from local_transport.settles import Settles
 from local_transport.tables import delivery, delivery_detail, history, tally
+from local_transport.wakeups import Wakeups
 from tests.servers.clock import advance
 from towpath import NewMessage
 from towpath.context import Progress
 from towpath.errors import TransportUnavailable
 from towpath.ports import Extension
 from towpath.settlement import (
+    CancelAcknowledgement,
+    CancelRequested,
     Completion,
     DeadLettering,
     Discard,
@@ -98,8 +102,10 @@ def test_a_settle_whose_answer_was_lost_can_be_asked_for_again_and_is_made_once(
     (held,) = received(transport, consumer)
     losing = LosesTheAnswer(database_url)
     reader, log = TopologyReader(), logging.getLogger("test")
-    means = Means(database=losing, reader=reader, settles=Settles(losing), bell=Bell(), log=log)
+    wakeups = Wakeups(losing, log, os.urandom)
+    means = Means(database=losing, reader=reader, settles=Settles(losing), wakeups=wakeups, log=log)
     (answer,) = settled(DatabaseConsumer(means, "convert"), how, held)
+    wakeups.close()
     losing.close()
     assert isinstance(answer, Failed)
     before = [rows(database_url, table) for table in (delivery, delivery_detail, history, tally)]
@@ -139,13 +145,28 @@ def test_a_lease_that_ended_as_a_dead_letter_is_lost(transport, consumer, databa
 
 
 @pytest.mark.parametrize("how", SETTLES)
-def test_a_cancelled_delivery_is_fenced_from_its_holder(transport, consumer, database_url, how):
+def test_a_cancelled_delivery_is_fenced_from_its_holder_who_is_told_why(transport, consumer, database_url, how):
     (held,) = received(transport, consumer)
     database = Database(database_url)
     with database.writing() as connection:
         connection.execute(sa.update(delivery).values(cancel_requested=True))
     database.close()
-    assert settled(consumer, how, held) == [LeaseLost()]
+    assert settled(consumer, how, held) == [CancelRequested()]
+    assert settled(consumer, how, replace(held, lease_token="2")) == [LeaseLost()]
+
+
+def test_only_the_holder_of_a_cancelled_delivery_can_acknowledge_that(transport, consumer, database_url):
+    held, other = received(transport, consumer, 2)
+    database = Database(database_url)
+    with database.writing() as connection:
+        wanted = delivery.c.message_ordinal == int(held.id.partition("-")[0])
+        connection.execute(sa.update(delivery).where(wanted).values(cancel_requested=True))
+    database.close()
+    proofs = [replace(held, lease_token="7"), other, held, held]
+    answers = consumer.acknowledge_cancel([CancelAcknowledgement(delivery=proof) for proof in proofs])
+    assert answers == [LeaseLost(), LeaseLost(), Settled(state="discarded"), LeaseLost()]
+    stats = transport.operator().stats()[1]
+    assert (stats.leased, stats.discarded) == (1, 1)
 
 
 @pytest.mark.parametrize("how", SETTLES)
@@ -235,7 +256,7 @@ def test_a_dead_letter_keeps_reason_error_attempts_and_message(transport, consum
     assert (letters[0].message_id, letters[0].body, letters[0].attempts) == (second.message_id, second.body, 1)
     assert letters[0].error == f"ValueError: not a number\n{FAILURE.traceback}"
     assert letters[1].error == ""
-    assert transport.operator().dead_letters("convert", 1) == letters[:1]
+    assert transport.operator().dead_letters("convert", 1).entries == letters[:1]
 
 
 def test_a_dead_letter_without_a_failure_keeps_the_last_error(transport, consumer):

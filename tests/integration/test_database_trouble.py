@@ -43,6 +43,9 @@ TOPOLOGY = on_database({"documents": {}}, {"convert": {"topic": "documents"}})
         ("postgresql://u:secret@h/d?prepare_threshold=often", "prepare_threshold must be a number"),
         ("postgresql://u:secret@h/d?answer_timeout=never", "answer_timeout must be a number of seconds"),
         ("postgresql://u:secret@h/d?answer_timeout=0", "answer_timeout must be a number of seconds"),
+        ("postgresql://u:secret@h/d?ssl=on", 'cannot be used: invalid connection option "ssl"; a PostgreSQL URL takes'),
+        ("postgresql://u:secret@h/d?connect_timeout=soon", "bad value for connect_timeout: 'soon'"),
+        ("postgresql://u:secret@h/d?port=five", "non-integer port"),
         ("postgresql:nonsense", "the URL of the database cannot be read"),
     ],
 )
@@ -306,23 +309,6 @@ def test_the_isolation_level_is_our_own_whatever_the_database_has_by_default(pos
         with opened() as connection:
             assert connection.scalar(sa.text("SHOW transaction_isolation")) == "read committed"
     database.close()
-
-
-def test_a_publisher_waits_for_a_rivals_open_transaction_on_its_key(on_postgresql, postgres_url):
-    transport, theirs = on_postgresql, Database(postgres_url)
-    rival = theirs.engine.connect()
-    new = NewMessage(payload=1, deduplication_key="key")
-    assert transport.publish("documents", [new], connection=rival)[0].status == "accepted"
-    found = []
-    thread = threading.Thread(target=lambda: found.extend(transport.publish("documents", [new])))
-    thread.start()
-    thread.join(0.5)
-    assert thread.is_alive()  # only the rival's end tells who was first
-    rival.rollback()
-    thread.join(30)
-    assert [result.status for result in found] == ["accepted"]
-    rival.close()
-    theirs.close()
 
 
 def test_a_deadlock_with_somebody_else_is_tried_again(on_postgresql, postgres_url):

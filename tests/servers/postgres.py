@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from sqlalchemy.engine import make_url
 
 URL_VARIABLE = "TOWPATH_POSTGRES_URL"
 SUPERVISE = Path(__file__).with_name("supervise.py")
-START_SECONDS = 30
+START_SECONDS = 60
 STOP_SECONDS = 20
 
 
@@ -43,14 +43,51 @@ def private_cluster(options: tuple[str, ...] = ()) -> Iterator[str]:
         _check_reachable(given)
         yield given
         return
-    binaries, user = _binaries(), _user()
+    with own_cluster(options) as cluster:
+        yield cluster.url
+
+
+class Cluster:
+    """A running PostgreSQL of our own, which can be restarted at its place."""
+
+    def __init__(self, start: Callable[[], "subprocess.Popen[bytes]"], pid_file: Path, url: str) -> None:
+        self.url = url
+        self._start = start
+        self._pid_file = pid_file
+        self._server = start()
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End the server: SIGINT is PostgreSQL's fast shutdown, SIGQUIT its immediate one, which is like a crash."""
+        with suppress(OSError, ValueError):
+            os.kill(int(self._pid_file.read_text().split()[0]), how)
+        assert self._server.stdin is not None
+        with suppress(subprocess.TimeoutExpired):
+            self._server.wait(timeout=STOP_SECONDS)
+        self._server.stdin.close()  # supervise.py ends what is left
+        self._server.wait(timeout=STOP_SECONDS)
+
+    def start(self) -> None:
+        """Start the server that was stopped, on the same data and the same port."""
+        self._server = self._start()
+
+
+@contextmanager
+def own_cluster(options: tuple[str, ...] = ()) -> Iterator[Cluster]:
+    """A cluster of our own, whatever ``TOWPATH_POSTGRES_URL`` says. Raises ``PostgresUnavailable``."""
+    binaries, user, port = _binaries(), server_user(), free_port()
     with tempfile.TemporaryDirectory(prefix="towpath-pg-", ignore_cleanup_errors=True) as folder:
         if user is not None:
             shutil.chown(folder, user)
         data = Path(folder) / "data"
         _make_cluster(binaries, data, user)
-        with _served(binaries, data, user, options) as url:
-            yield url
+        url = f"postgresql://towpath@127.0.0.1:{port}/postgres"
+        command = [binaries / "postgres", "-D", data, "-p", str(port), "-k", folder, "-clisten_addresses=127.0.0.1"]
+        supervised = [sys.executable, SUPERVISE, *(["--user", user] if user else []), *command, *options]
+        cluster = Cluster(lambda: _started(supervised, url, data.parent), data / "postmaster.pid", url)
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
 
 
 @contextmanager
@@ -88,7 +125,7 @@ def _binaries() -> Path:
     raise PostgresUnavailable(f"there are no PostgreSQL programs here; install a server or set {URL_VARIABLE}")
 
 
-def _user() -> str | None:
+def server_user() -> str | None:
     """Whom the server runs as: PostgreSQL refuses to run as root. ``None`` is the user of this process."""
     if os.geteuid() != 0:
         return None
@@ -105,33 +142,16 @@ def _make_cluster(binaries: Path, data: Path, user: str | None) -> None:
         raise PostgresUnavailable(f"initdb failed: {made.stderr.strip()}")
 
 
-@contextmanager
-def _served(binaries: Path, data: Path, user: str | None, options: tuple[str, ...]) -> Iterator[str]:
-    port = _free_port()
-    command = [
-        binaries / "postgres",
-        "-D",
-        data,
-        "-p",
-        str(port),
-        "-k",
-        data.parent,
-        "-c",
-        "listen_addresses=127.0.0.1",
-    ]
-    supervised = [sys.executable, SUPERVISE, *(["--user", user] if user else []), *command, *options]
-    log = data.parent / "server.log"
-    with log.open("wb") as output:
-        server = subprocess.Popen(supervised, stdin=subprocess.PIPE, stdout=output, stderr=output, cwd=data.parent)
-    try:
-        url = f"postgresql://towpath@127.0.0.1:{port}/postgres"
-        _wait_until_ready(server, url, log)
-        yield url
-    finally:
-        _stop(server, data / "postmaster.pid")
+def _started(command: Sequence[str | Path], url: str, folder: Path) -> "subprocess.Popen[bytes]":
+    log = folder / "server.log"
+    with log.open("ab") as output:
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, cwd=folder)
+    _wait_until_ready(server, url, log)
+    return server
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -148,16 +168,6 @@ def _wait_until_ready(server: "subprocess.Popen[bytes]", url: str, log: Path) ->
             if server.poll() is not None or time.monotonic() > deadline:
                 raise PostgresUnavailable(f"PostgreSQL did not start: {log.read_text()[-2000:]}") from None
         time.sleep(0.05)
-
-
-def _stop(server: "subprocess.Popen[bytes]", pid_file: Path) -> None:
-    with suppress(OSError, ValueError):
-        os.kill(int(pid_file.read_text().split()[0]), signal.SIGINT)  # PostgreSQL's fast shutdown
-    assert server.stdin is not None
-    with suppress(subprocess.TimeoutExpired):
-        server.wait(timeout=STOP_SECONDS)
-    server.stdin.close()  # supervise.py ends what is left
-    server.wait(timeout=STOP_SECONDS)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ class Relay:
         self._server = (host, port)
         self._flowing = threading.Event()
         self._flowing.set()
+        self._swallowing = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = [self._listener]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -33,13 +34,19 @@ class Relay:
         """Pass on what was held back and what comes."""
         self._flowing.set()
 
+    def swallow_answers(self) -> None:
+        """Pass on what clients send, and drop every connection instead of the first answer."""
+        self._swallowing.set()
+
+    def pass_answers(self) -> None:
+        """Pass on what servers send again, on new connections."""
+        self._swallowing.clear()
+
     def close(self) -> None:
-        """Drop every connection."""
+        """Drop every connection, and take no more."""
         self.flow()
         for opened in self._sockets:
-            with suppress(OSError):
-                opened.shutdown(socket.SHUT_RDWR)
-            opened.close()
+            _end(opened)
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -47,8 +54,8 @@ class Relay:
                 client, _ = self._listener.accept()
                 server = socket.create_connection(self._server)
                 self._sockets += [client, server]
-                for source, target in ((client, server), (server, client)):
-                    threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
+                threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
+                threading.Thread(target=self._answer, args=(server, client), daemon=True).start()
 
     def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
@@ -56,6 +63,23 @@ class Relay:
                 self._flowing.wait()
                 target.sendall(received)
             target.shutdown(socket.SHUT_WR)
+
+    def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while received := server.recv(65_536):
+                self._flowing.wait()
+                if self._swallowing.is_set():
+                    _end(client)
+                    _end(server)
+                    return
+                client.sendall(received)
+            client.shutdown(socket.SHUT_WR)
+
+
+def _end(opened: socket.socket) -> None:
+    with suppress(OSError):
+        opened.shutdown(socket.SHUT_RDWR)
+    opened.close()
 
 
 @contextmanager

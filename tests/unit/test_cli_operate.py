@@ -140,6 +140,7 @@ def test_stats_as_json_have_numbers_and_the_age_in_seconds(operate):
         "dead": 1,
         "completed": 0,
         "discarded": 0,
+        "status": "active",
     }
     assert ship["pending"] == 2
 

@@ -1,7 +1,6 @@
 """The pure parts of the database transport."""
 
 import json
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,13 +9,12 @@ from sqlalchemy.engine import make_url
 
 from local_transport.applied import AppliedTopic, AppliedTopology, TopicPolicy, desired
 from local_transport.checking import check, comparable, ids_of
-from local_transport.claims import delivery_id, growing_attempts
-from local_transport.consumer import Bell
 from local_transport.details import failure_texts, kept_text
 from local_transport.dialects import dialect_of
 from local_transport.dialects.columns import Moment, milliseconds
 from local_transport.dialects.postgresql import PostgreSql
 from local_transport.dialects.sqlite import Sqlite
+from local_transport.leasing import delivery_id, growing_attempts
 from tests.servers.topologies import on_database
 from towpath import NewMessage
 from towpath.backoff import BackOff
@@ -136,18 +134,3 @@ def test_rows_are_bound_as_one_json_text_or_as_one_array_for_each_column():
 def test_times_are_whole_milliseconds_where_a_database_has_no_type_for_them():
     assert milliseconds(NOON + timedelta(microseconds=1_999)) == int(NOON.timestamp() * 1000) + 1
     assert json.loads(str(milliseconds(datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)))) == -1
-
-
-# --- Waking ------------------------------------------------------------------------------------------------------
-
-
-def test_a_bell_wakes_who_waits_and_a_ring_before_the_wait_is_not_missed():
-    bell, woken = Bell(), []
-    heard = bell.rings
-    thread = threading.Thread(target=lambda: woken.append(bell.wait(heard, 30)))
-    thread.start()
-    bell.ring()
-    thread.join(20)
-    assert woken == [True]
-    assert bell.wait(heard, 0) is True
-    assert bell.wait(bell.rings, 0) is False

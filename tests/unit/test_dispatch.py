@@ -24,6 +24,7 @@ from towpath.handler import inspected
 from towpath.message import ABSENT, PublishResult
 from towpath.payload import converter
 from towpath.settlement import (
+    CancelAcknowledgement,
     Completion,
     DeadLettering,
     Decision,
@@ -460,6 +461,17 @@ def test_a_message_that_has_not_expired_yet_is_handled():
     assert isinstance(decide(returning(None), delivery(body=body(expires_at="2026-01-31T08:15:00.001Z"))), Completion)
 
 
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_expiry_goes_by_the_transports_clock_where_that_is_known(minutes):
+    """The delivery was received at 08:15 by the database's clock; the worker's is ten minutes off."""
+    steer = replace(control(), received_ago=timedelta(seconds=2))
+    clock = NOW + timedelta(minutes=minutes)
+    for expires, runs in (("2026-01-31T08:15:02.001Z", True), ("2026-01-31T08:15:02Z", False)):
+        given = delivery(body=body(expires_at=expires))
+        decision = replace(dispatcher(returning(None)), clock=lambda: clock).decide(given, steer)
+        assert isinstance(decision, Completion if runs else Discard)
+
+
 # --- Payload types ---------------------------------------------------------------------------------------------
 
 
@@ -706,9 +718,12 @@ def test_a_handler_aborted_by_shutdown_is_released():
     assert decide(checks, steer=control(reason="shutdown")) == Release(delivery=read())
 
 
-@pytest.mark.parametrize("reason", ["lease_lost", "cancelled"])
-def test_a_handler_that_lost_its_lease_settles_nothing(reason):
-    assert decide(checks, steer=control(reason=reason)) == Forfeit(delivery=read())
+def test_a_handler_that_lost_its_lease_settles_nothing():
+    assert decide(checks, steer=control(reason="lease_lost")) == Forfeit(delivery=read())
+
+
+def test_a_handler_that_stops_since_it_was_cancelled_acknowledges_that():
+    assert decide(checks, steer=control(reason="cancelled")) == CancelAcknowledgement(delivery=read())
 
 
 def test_a_handler_that_ran_too_long_is_retried_with_the_limit():

@@ -16,7 +16,7 @@ from towpath.context import Progress
 from towpath.errors import TransportUnavailable
 from towpath.leases import HeldLease, LeaseKeeper
 from towpath.ports import Extension
-from towpath.settlement import Delivery, Failed, LeaseLost, Settled, SubscriptionPolicy
+from towpath.settlement import CancelRequested, Delivery, Failed, LeaseLost, Settled, SubscriptionPolicy
 
 PATIENCE = 20  # seconds until a test gives up waiting; none waits as long unless it fails
 
@@ -77,16 +77,18 @@ class Kept:
         self.clock, self.consumer = FakeClock(), FakeConsumer()
         known = {"subscription": "documents.convert", "topic": "documents.process", "handler": None}
         self.consumer.policy = SubscriptionPolicy(**(known | policy))
-        self.keeper = LeaseKeeper(self.consumer, self.clock, logging.getLogger("test"))
+        self.given_back: list[HeldLease] = []
+        self.keeper = LeaseKeeper(self.consumer, self.clock, logging.getLogger("test"), self.given_back.append)
 
     def hold(self, number: int = 1, token: str = "1") -> HeldLease:
-        return self.keeper.hold(delivery(number, token))
+        return self.keeper.hold([delivery(number, token)])[0]
 
     def after(self, seconds: float) -> None:
         """Let time pass, and both threads' work be done then."""
         self.clock.advance(seconds)
         self.keeper.renew_due()
         self.keeper.abort_overdue()
+        self.keeper.give_back_late()
 
     def hanging_renewal(self, seconds: float) -> threading.Thread:
         """Let time pass, and a renewal begin that is answered when the consumer may ``go_on``."""
@@ -112,7 +114,7 @@ def test_a_held_delivery_is_in_the_workers_hands_until_it_is_dropped():
     held = kept.hold()
     assert kept.keeper.busy
     assert kept.keeper.held() == [held]
-    kept.keeper.drop(held.delivery)
+    kept.keeper.drop([held.delivery])
     assert not kept.keeper.busy
 
 
@@ -120,21 +122,65 @@ def test_deliveries_with_the_same_token_are_told_apart():
     kept = Kept()
     first, second = kept.hold(1, "1"), kept.hold(2, "1")
     assert kept.keeper.held() == [first, second]
-    kept.keeper.drop(first.delivery)
+    kept.keeper.drop([first.delivery])
     assert kept.keeper.held() == [second]
 
 
 def test_two_leases_of_one_delivery_are_told_apart():
     kept = Kept()
     lost, renewed = kept.hold(1, "1"), kept.hold(1, "2")
-    kept.keeper.drop(lost.delivery)
+    kept.keeper.drop([lost.delivery])
     assert kept.keeper.held() == [renewed]
+
+
+def ahead(kept: Kept, number: int = 1) -> HeldLease:
+    """A delivery that was claimed ahead, and is to start within 5 seconds."""
+    return kept.keeper.hold([delivery(number)], starts_by=kept.clock.now + 5)[0]
+
+
+def test_what_was_claimed_ahead_and_waits_too_long_is_given_back_once():
+    kept = Kept()
+    waiting, other = ahead(kept), kept.hold(2)
+    kept.after(4.9)
+    assert kept.given_back == []
+    kept.after(0.2)
+    kept.after(0.2)
+    assert kept.given_back == [waiting]
+    assert not kept.keeper.begin(waiting)
+    assert not kept.keeper.decide(waiting)
+    assert kept.keeper.begin(other)
+
+
+def test_what_was_claimed_ahead_and_has_started_is_not_given_back():
+    kept = Kept()
+    held = ahead(kept)
+    assert kept.keeper.begin(held)
+    kept.after(6)
+    assert kept.given_back == []
+    assert kept.keeper.decide(held)
+
+
+def test_what_was_claimed_ahead_and_is_late_is_not_begun_although_nobody_had_a_look_yet():
+    kept = Kept()
+    held = ahead(kept)
+    kept.clock.advance(5.1)
+    assert not kept.keeper.begin(held)
+    assert not kept.keeper.begin(held)
+    assert kept.given_back == [held]
+
+
+def test_what_was_claimed_ahead_is_renewed_while_it_waits_to_be_given_back():
+    kept = Kept(lease_seconds=30)
+    held = ahead(kept)
+    kept.after(10)
+    assert kept.consumer.renewed == [["d-1"]]
+    assert kept.given_back == [held]
 
 
 def test_dropping_what_is_not_held_changes_nothing():
     kept = Kept()
     held = kept.hold(1)
-    kept.keeper.drop(delivery(2))
+    kept.keeper.drop([delivery(2)])
     assert kept.keeper.held() == [held]
 
 
@@ -236,6 +282,39 @@ def test_a_renewal_that_reports_the_lease_lost_aborts_the_handler_and_is_not_rep
     assert len(kept.consumer.calls) == 1
 
 
+def test_a_renewal_that_reports_a_cancel_aborts_the_handler_and_leaves_time_to_acknowledge_it():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.consumer.answer = CancelRequested()
+    kept.after(20)
+    kept.after(20)
+    assert held.abort.reason == "cancelled"
+    assert len(kept.consumer.calls) == 1
+    kept.keeper.decide(held)
+    kept.keeper.settle_begins([held])
+    assert kept.keeper.settle_failed(held)  # the lease has 20 s left
+    kept.after(21)
+    assert not kept.keeper.settle_failed(held)
+
+
+def test_a_settle_of_a_lost_lease_is_not_tried_again():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.consumer.answer = LeaseLost()
+    kept.after(20)
+    kept.keeper.decide(held)
+    kept.keeper.settle_begins([held])
+    assert not kept.keeper.settle_failed(held)
+
+
+def test_a_heartbeat_of_a_cancelled_delivery_says_to_stop():
+    kept = Kept(lease_seconds=60)
+    held = kept.hold()
+    kept.consumer.answer = CancelRequested()
+    assert not kept.keeper.beat(held, Progress(percent=1))
+    assert held.abort.reason == "cancelled"
+
+
 def test_a_lost_lease_aborts_its_own_handler_only():
     kept = Kept(lease_seconds=60)
     lost, kept_on = kept.hold(1), kept.hold(2)
@@ -262,7 +341,7 @@ def test_a_delivery_that_is_being_settled_or_was_dropped_is_renewed_no_more():
     settling, dropped = kept.hold(1), kept.hold(2)
     kept.keeper.decide(settling)
     kept.keeper.settle_begins([settling])
-    kept.keeper.drop(dropped.delivery)
+    kept.keeper.drop([dropped.delivery])
     kept.after(30)
     assert kept.consumer.calls == []
     assert kept.keeper.held() == [settling]
@@ -413,7 +492,7 @@ def test_a_lease_that_must_be_over_aborts_after_five_seconds_of_grace_though_the
 def test_a_handler_that_runs_too_long_is_aborted_and_renewed_no_more():
     kept = Kept(lease_seconds=60, max_processing_seconds=90)
     held = kept.hold()
-    kept.keeper.started(held)
+    kept.keeper.begin(held)
     for _ in range(4):
         kept.after(20)
     assert len(kept.consumer.calls) == 4
@@ -430,7 +509,7 @@ def test_the_time_limit_counts_from_the_handlers_start():
     held = kept.hold()
     kept.after(200)
     assert held.abort.reason is None
-    kept.keeper.started(held)
+    kept.keeper.begin(held)
     kept.after(90)
     assert held.abort.reason is None
     kept.after(0.5)
@@ -440,7 +519,7 @@ def test_the_time_limit_counts_from_the_handlers_start():
 def test_without_a_time_limit_a_handler_may_run_as_long_as_its_lease_is_renewed():
     kept = Kept(lease_seconds=60)
     held = kept.hold()
-    kept.keeper.started(held)
+    kept.keeper.begin(held)
     for _ in range(100):
         kept.after(30)
     assert held.abort.reason is None
@@ -449,7 +528,7 @@ def test_without_a_time_limit_a_handler_may_run_as_long_as_its_lease_is_renewed(
 def test_a_delivery_that_waits_to_be_settled_is_not_aborted():
     kept = Kept(lease_seconds=60, max_processing_seconds=10)
     held = kept.hold()
-    kept.keeper.started(held)
+    kept.keeper.begin(held)
     kept.keeper.decide(held)
     kept.after(1_000)
     assert held.abort.reason is None
@@ -471,7 +550,7 @@ def running() -> set[str]:
 def test_while_it_runs_the_keeper_renews_and_watches_by_itself_whatever_a_renewal_raises():
     kept = Kept(lease_seconds=60, max_processing_seconds=100)
     held = kept.hold()
-    kept.keeper.started(held)
+    kept.keeper.begin(held)
     kept.consumer.answer = RuntimeError("a bug")
     kept.keeper.start()
     with closing(kept.keeper):

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from towpath.backoff import BackOff
 from towpath.settlement import (
+    CancelAcknowledgement,
+    CancelRequested,
     Completion,
     DeadLettering,
     Delivery,
@@ -34,6 +36,7 @@ STATES = {
     "dead_letter": "dead",
     "discard": "discarded",
     "release": "pending",
+    "acknowledge": "discarded",
 }
 
 
@@ -75,6 +78,9 @@ class Recorder:
     def release(self, releases):
         return self._answer("release", releases)
 
+    def acknowledge_cancel(self, acknowledgements):
+        return self._answer("acknowledge", acknowledgements)
+
 
 MAKERS = {
     "complete": lambda d: Completion(delivery=d),
@@ -82,6 +88,7 @@ MAKERS = {
     "dead_letter": lambda d: DeadLettering(delivery=d, reason="r"),
     "discard": lambda d: Discard(delivery=d, reason="Expired"),
     "release": lambda d: Release(delivery=d),
+    "acknowledge": lambda d: CancelAcknowledgement(delivery=d),
     "forfeit": lambda d: Forfeit(delivery=d),
 }
 
@@ -224,6 +231,14 @@ def test_a_lost_lease_is_a_warning(caplog):
     record = told(caplog, Completion(delivery=delivery()), LeaseLost())
     assert (record.levelname, record.state) == ("WARNING", "lease_lost")
     assert (record.getMessage(), record.delivery_id) == ("lease lost; the delivery goes to another worker", "d-1")
+
+
+def test_a_cancelled_delivery_is_told_with_the_reason(caplog):
+    refused = told(caplog, Completion(delivery=delivery()), CancelRequested())
+    assert (refused.levelname, refused.state) == ("WARNING", "cancel_requested")
+    caplog.clear()
+    record = told(caplog, CancelAcknowledgement(delivery=delivery()), Settled(state="discarded"))
+    assert (record.levelname, record.state, record.reason) == ("INFO", "discarded", "Cancelled")
 
 
 def test_a_settle_that_failed_is_an_error_with_its_cause(caplog):

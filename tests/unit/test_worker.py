@@ -23,8 +23,19 @@ import pytest
 from towpath import Complete, DeadLetter, Message, Retry
 from towpath.backoff import BackOff
 from towpath.errors import HandlerNotFound, SubscriptionNotFound, TransportUnavailable
-from towpath.service import Allowance
-from towpath.settlement import Completion, Delivery, Failed, LeaseLost, Release, Retrial, Settled, SubscriptionPolicy
+from towpath.settlement import (
+    CancelRequested,
+    Completion,
+    Delivery,
+    Failed,
+    LeaseLost,
+    Release,
+    Retrial,
+    Settled,
+    SubscriptionPolicy,
+)
+from towpath.stopping import Stop
+from towpath.terms import Allowance
 from towpath.worker import Counts, Worker, WorkerOptions
 
 PATIENCE = 20.0
@@ -60,6 +71,8 @@ class FakeConsumer:
         self.on_receive: Callable[[], None] = lambda: None
         self.on_settle: Callable[[], None] = lambda: None
         self.closed = False
+        self.stopped = False
+        self.ends_receives = False
         self._changed = threading.Condition()
 
     def put(self, *deliveries: Delivery) -> None:
@@ -73,8 +86,9 @@ class FakeConsumer:
         self.on_receive()
         if self.faults:
             raise self.faults.pop(0)
-        with self._changed:  # a wait may end early, so no test waits long for a stop
-            self._changed.wait_for(lambda: self.ready, min(wait.total_seconds(), 0.02))
+        most = wait.total_seconds() if self.ends_receives else 0.02  # a wait may end early: no test waits for a stop
+        with self._changed:
+            self._changed.wait_for(lambda: self.ready or self.stopped, min(wait.total_seconds(), most))
             return [self.ready.popleft() for _ in range(min(limit, len(self.ready)))]
 
     def extend(self, extensions):
@@ -107,6 +121,14 @@ class FakeConsumer:
 
     def release(self, releases: list[Release]):
         return self._settle("release", releases, "pending")
+
+    def acknowledge_cancel(self, acknowledgements):
+        return self._settle("acknowledge", acknowledgements, "discarded")
+
+    def stop_receiving(self):
+        with self._changed:
+            self.stopped = True
+            self._changed.notify_all()
 
     def close(self):
         self.closed = True
@@ -354,6 +376,99 @@ def test_as_many_handlers_run_beside_each_other_as_threads_are_allowed(serving):
     assert run(transport, replace(ONCE, concurrency=6)).states == {"completed": 12}
 
 
+class Hurried:
+    """Handles quickly until enough is claimed ahead, and then not at all until it may ``go_on``."""
+
+    def __init__(self, consumer: Callable[[], FakeConsumer]):
+        self.go_on, self.ran = threading.Event(), []
+        self._consumer = consumer
+
+    @property
+    def asked_for_more(self) -> bool:
+        return any(limit > 4 for limit, _ in self._consumer().receives)
+
+    def __call__(self, message, context):
+        self.ran.append(context.delivery_id)
+        if self.asked_for_more:
+            self.go_on.wait(PATIENCE)
+
+
+@pytest.fixture
+def hurrying(serving):
+    """A transport that can give back without harm, its handler, and a supply of deliveries of some attempt."""
+    handler = Hurried(lambda: transport.consumers[NAME])
+    transport = serving(handler)
+    transport.capabilities = frozenset({"exact_backlog", "release_refunds_attempt"})
+    consumer = transport.consumers[NAME]
+    numbers = itertools.count()
+
+    def supply(attempt: int = 1) -> None:
+        def more():
+            while len(consumer.ready) < 100:
+                consumer.put(replace(delivery(next(numbers)), attempt=attempt))
+
+        consumer.on_receive = more
+
+    return transport, handler, supply
+
+
+def test_quick_handlers_have_deliveries_claimed_ahead_which_a_stop_gives_back(hurrying):
+    transport, handler, supply = hurrying
+    supply()
+    with running(transport, WorkerOptions(concurrency=4)) as (worker, future):
+        assert eventually(lambda: worker.counts.received > len(handler.ran) + 4 and handler.asked_for_more)
+        worker.stop()
+        assert eventually(lambda: worker.counts.states.get("released"))
+        handler.go_on.set()
+        states = future.result(PATIENCE).states
+    assert states["completed"] == len(handler.ran)
+    assert states["completed"] + states["released"] == worker.counts.received
+    assert len(set(handler.ran)) == len(handler.ran)
+
+
+def test_nothing_is_claimed_ahead_where_giving_back_costs_an_attempt(hurrying):
+    transport, handler, supply = hurrying
+    transport.capabilities = frozenset({"exact_backlog"})
+    supply()
+    with running(transport, WorkerOptions(concurrency=4)) as (worker, future):
+        assert eventually(lambda: len(handler.ran) > 200)
+        worker.stop()
+        future.result(PATIENCE)
+    assert not handler.asked_for_more
+
+
+def test_nothing_is_claimed_ahead_of_what_has_one_attempt(hurrying):
+    transport, handler, supply = hurrying
+    consumer = transport.consumers[NAME]
+    consumer.policy = replace(consumer.policy, max_attempts=1)
+    transport._policies = {NAME: consumer.policy}
+    supply()
+    with running(transport, WorkerOptions(concurrency=4)) as (worker, future):
+        assert eventually(lambda: len(handler.ran) > 200)
+        worker.stop()
+        future.result(PATIENCE)
+    assert not handler.asked_for_more
+
+
+def test_what_was_tried_before_is_not_kept_ahead_and_no_more_of_it_is_claimed(hurrying):
+    """It may be what ended the process that held it, and its neighbours would lose an attempt each time."""
+    transport, handler, supply = hurrying
+    supply()
+    with running(transport, WorkerOptions(concurrency=4)) as (worker, future):
+        assert eventually(lambda: handler.asked_for_more)
+        transport.consumers[NAME].ready.clear()
+        supply(attempt=2)
+        handler.go_on.set()
+        assert eventually(lambda: worker.counts.states.get("released"))
+        released = worker.counts.states["released"]
+        asked = len(transport.consumers[NAME].receives)
+        assert eventually(lambda: len(transport.consumers[NAME].receives) > asked + 20)
+        assert worker.counts.states["released"] <= released + 100
+        assert {limit for limit, _ in transport.consumers[NAME].receives[asked + 2 :]} <= {1, 2, 3, 4}
+        worker.stop()
+        future.result(PATIENCE)
+
+
 def test_max_claims_at_most_so_many_and_ends(serving):
     transport = serving(completes)
     consumer = transport.consumers[NAME]
@@ -471,6 +586,57 @@ def test_a_worker_that_was_stopped_before_it_ran_claims_nothing(serving):
     assert transport.consumers[NAME].receives == []
 
 
+@pytest.fixture
+def interruptible(serving):
+    """A transport whose receives last until they bring something or are ended."""
+    transport = serving(completes)
+    transport.capabilities = frozenset({"exact_backlog", "receive_ends_at_stop"})
+    transport.consumers[NAME].ends_receives = True
+    return transport
+
+
+@pytest.mark.parametrize("end", [Worker.stop, Worker.abort])
+def test_a_stop_ends_a_receive_that_waits(interruptible, end):
+    consumer = interruptible.consumers[NAME]
+    with running(interruptible, WorkerOptions()) as (worker, future):
+        assert eventually(lambda: consumer.receives)
+        end(worker)
+        assert future.result(PATIENCE) == Counts()
+    assert consumer.receives == [(8, timedelta(minutes=10))]
+
+
+def test_a_receive_that_a_stop_does_not_end_is_a_short_one(serving):
+    transport = serving(completes)
+    with running(transport, WorkerOptions()) as (worker, future):
+        assert eventually(lambda: transport.consumers[NAME].receives)
+        worker.stop()
+        future.result(PATIENCE)
+    assert transport.consumers[NAME].receives[0] == (8, timedelta(seconds=2))
+
+
+def test_an_idle_receive_waits_no_longer_than_the_worker_may_be_idle(interruptible):
+    assert run(interruptible, WorkerOptions(idle_exit=timedelta(seconds=0.3))) == Counts()
+    first, *_ = interruptible.consumers[NAME].receives
+    assert timedelta(seconds=0.1) < first[1] <= timedelta(seconds=0.3)
+
+
+def test_a_receive_whose_claims_others_could_make_is_a_short_one(interruptible):
+    consumer = interruptible.consumers[NAME]
+    consumer.put(delivery(1))
+    assert run(interruptible, WorkerOptions(max_deliveries=1)).received == 1
+    assert consumer.receives == [(1, timedelta(seconds=2))]
+
+
+def test_a_call_to_be_made_at_a_stop_is_made_once_and_at_once_when_the_stop_came_before():
+    stop, calls = Stop(), []
+    stop.then(lambda: calls.append("before"))
+    assert (stop.is_set(), stop.wait(0), calls) == (False, False, [])
+    stop.set()
+    stop.set()
+    stop.then(lambda: calls.append("after"))
+    assert (stop.is_set(), stop.wait(0), calls) == (True, True, ["before", "after"])
+
+
 def test_what_a_receive_still_brings_after_a_stop_is_released_unrun(serving):
     ran = []
     transport = serving(lambda message, context: ran.append(message))
@@ -564,14 +730,14 @@ def test_a_handler_that_ignores_its_abort_is_given_up_and_everything_is_settled_
 
 
 @pytest.fixture
-def interruptible() -> Iterator[None]:
+def heeding_interrupts() -> Iterator[None]:
     """A process that a shell started in the background has inherited that interrupts are ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("interruptible")
+@pytest.mark.usefixtures("heeding_interrupts")
 def test_an_interrupt_of_the_calling_thread_drains_and_is_raised(serving):
     def process(message, context):
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
@@ -832,6 +998,46 @@ def test_a_lease_that_is_lost_while_the_handler_runs_aborts_it_and_settles_nothi
     assert run(transport).states == {"lease_lost": 1}
     assert reasons == ["lease_lost"]
     assert transport.consumers[NAME].settled == []
+
+
+def test_a_handler_that_is_cancelled_is_aborted_and_the_cancel_acknowledged(serving):
+    reasons = []
+
+    def process(message, context):
+        assert not context.heartbeat(percent=50)
+        reasons.append(context.abort_reason)
+        context.check()
+
+    transport = serving(process)
+    transport.consumers[NAME].extend_answer = CancelRequested()
+    transport.consumers[NAME].put(delivery(1))
+    assert run(transport).states == {"discarded": 1}
+    assert reasons == ["cancelled"]
+    assert transport.consumers[NAME].settled == [("acknowledge", "d-1")]
+
+
+def test_an_outcome_that_comes_after_a_cancel_is_refused_and_the_cancel_acknowledged(serving):
+    """Also when the transport does not answer at once: until then the delivery's key is held."""
+
+    class Cancelled(FakeConsumer):
+        fails = 1
+
+        def complete(self, completions):
+            super().complete(completions)
+            return [CancelRequested() if c.delivery.id == "d-1" else Settled(state="completed") for c in completions]
+
+        def acknowledge_cancel(self, acknowledgements):
+            if self.fails:
+                self.fails -= 1
+                return [Failed(error="no answer") for _ in acknowledgements]
+            return super().acknowledge_cancel(acknowledgements)
+
+    transport = serving(completes)
+    consumer = transport.consumers[NAME] = Cancelled()
+    consumer.policy = transport.policies()[NAME]
+    consumer.put(delivery(1), delivery(2))
+    assert run(transport).states == {"discarded": 1, "completed": 1}
+    assert consumer.settled == [("acknowledge", "d-1"), ("complete", "d-1"), ("complete", "d-2")]
 
 
 def test_leases_are_renewed_while_handlers_run(serving):

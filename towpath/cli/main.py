@@ -46,7 +46,10 @@ _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
     "publish": _BuiltIn(module="towpath.cli.publish", attribute="publish"),
     "work": _BuiltIn(module="towpath.cli.work", attribute="work"),
     "stats": _BuiltIn(module="towpath.cli.operate", attribute="stats"),
-    "dead-letters": _BuiltIn(module="towpath.cli.operate", attribute="dead_letters"),
+    "deliveries": _BuiltIn(module="towpath.cli.act", attribute="deliveries"),
+    "dead-letters": _BuiltIn(module="towpath.cli.act", attribute="dead_letters"),
+    "pause": _BuiltIn(module="towpath.cli.pausing", attribute="pause"),
+    "resume": _BuiltIn(module="towpath.cli.pausing", attribute="resume"),
 }
 
 

@@ -1,4 +1,4 @@
-"""``towpath apply``, ``stats`` and ``dead-letters``: looking after a running system."""
+"""``towpath apply``, ``stats`` and ``dead-letters list``: looking after a running system."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from towpath.manifest import Manifest
 from towpath.message import JsonValue, format_time
 from towpath.ports import DeadLetterEntry, SubscriptionStats
 from towpath.transports import Applied, TopologyStore, connect
-
-dead_letters = typer.Typer(help="Dead letters: deliveries set aside for a person.", no_args_is_help=True)
 
 ManifestFile: TypeAlias = Annotated[
     Path, typer.Argument(envvar="TOWPATH_MANIFEST", help="The rendered manifest.", metavar="MANIFEST")
@@ -80,7 +78,17 @@ def stats(
     if as_json:
         print_json([_stats_json(row) for row in rows])
         return
-    headings = ("subscription", "topic", "pending", "leased", "dead", "completed", "discarded", "oldest pending")
+    headings = (
+        "subscription",
+        "topic",
+        "pending",
+        "leased",
+        "dead",
+        "completed",
+        "discarded",
+        "oldest pending",
+        "status",
+    )
     print_table(headings, ((*_stats_json(row).values(),) for row in rows))
 
 
@@ -95,10 +103,10 @@ def _stats_json(row: SubscriptionStats) -> dict[str, JsonValue]:
         "completed": row.completed,
         "discarded": row.discarded,
         "oldest_pending_seconds": None if oldest is None else round(oldest.total_seconds(), 1),
+        "status": row.status,
     }
 
 
-@dead_letters.command("list")
 def list_dead_letters(
     subscription: Annotated[str | None, typer.Argument(help="Only this subscription's.", show_default=False)] = None,
     *,

@@ -9,14 +9,18 @@ URL of an SQS queue. ``CONFORMANCE_SHIFT`` is by how many seconds the harness ha
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import signal
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from towpath import Complete, Context, DeadLetter, FatalError, Message, Outcome, Retry, TransientError
+from towpath import ABSENT, Complete, Context, DeadLetter, FatalError, Message, Outcome, Retry, TransientError
+
+LARGE_BYTES = 100_000
 
 
 def handle(message: Message, context: Context) -> Outcome | None:
@@ -24,7 +28,9 @@ def handle(message: Message, context: Context) -> Outcome | None:
     payload = message.payload if isinstance(message.payload, dict) else {}
     script = payload.get("scripts", {}).get(context.subscription) or payload.get("script", ["complete"])
     action, _, argument = script[min(context.attempt, len(script)) - 1].partition(":")
+    meet_the_others()
     started = now()
+    announce(message, context)
     try:
         return act(action, argument, context)
     finally:
@@ -34,16 +40,35 @@ def handle(message: Message, context: Context) -> Outcome | None:
                 "message_id": message.id,
                 "delivery_id": context.delivery_id,
                 "attempt": context.attempt,
+                "is_replay": context.is_replay,
                 "action": action,
-                "payload": message.payload or None,
-                "attributes": dict(message.attributes),
+                **told(message),
                 "checkpoint": context.checkpoint,
-                "correlation_id": message.correlation_id,
                 "started": started,
                 "ended": now(),
                 "pid": os.getpid(),
             }
         )
+
+
+def told(message: Message) -> dict[str, Any]:
+    """What the handler was given, field by field; of a large payload a digest, since reports travel by SQS too."""
+    payload = None if message.payload is ABSENT else message.payload
+    text = json.dumps(payload, sort_keys=True).encode()
+    if len(text) > LARGE_BYTES:
+        payload = {"sha256": hashlib.sha256(text).hexdigest()}
+    return {
+        "payload": payload,
+        "has_payload": message.payload is not ABSENT,
+        "payload_ref": message.payload_ref and message.payload_ref.record(),
+        "partition_key": message.partition_key,
+        "attributes": dict(message.attributes),
+        "correlation_id": message.correlation_id,
+        "causation_id": message.causation_id,
+        "traceparent": message.traceparent,
+        "published_at": message.published_at.isoformat(),
+        "expires_at": message.expires_at and message.expires_at.isoformat(),
+    }
 
 
 def act(action: str, argument: str, context: Context) -> Outcome | None:
@@ -62,12 +87,41 @@ def act(action: str, argument: str, context: Context) -> Outcome | None:
             raise RuntimeError(f"scripted error in attempt {context.attempt}")
         case "fatal":
             raise FatalError("scripted fatal failure")
+        case "fatal_until_replayed":
+            if context.is_replay:
+                return Complete()
+            raise FatalError("scripted fatal failure")
         case "dead_letter":
             return DeadLetter("scripted dead letter")
+        case _:
+            return spend(action, argument, context)
+
+
+def spend(action: str, argument: str, context: Context) -> Outcome | None:
+    """An action that takes its time, or the process."""
+    match action:
         case "wait":
             return wait_for_the_end(context)
+        case "until_stopped":
+            return work_until_stopped(context)
+        case "until":
+            while not Path(argument).exists():
+                time.sleep(0.02)
+            return None
+        case "dead_letter_after":
+            while not Path(argument).exists():
+                time.sleep(0.02)
+            return DeadLetter("scripted dead letter, too late")
+        case "ignore":
+            while "CONFORMANCE_WAIT" in os.environ:  # also when it is told to stop
+                time.sleep(0.02)
+            return None
         case "sleep":
             time.sleep(float(argument))
+            return None
+        case "kill_until_replayed":
+            if not context.is_replay:
+                os.kill(os.getpid(), signal.SIGKILL)
             return None
         case _:
             raise ValueError(f"the script has no action {action!r}")
@@ -76,6 +130,14 @@ def act(action: str, argument: str, context: Context) -> Outcome | None:
 def wait_for_the_end(context: Context) -> None:
     """Work until the worker is told to stop, in the process that the harness means to stop; elsewhere complete."""
     while "CONFORMANCE_WAIT" in os.environ:
+        context.check()
+        time.sleep(0.02)
+
+
+def work_until_stopped(context: Context) -> None:
+    """Work until told to stop, however that is; a minute at most."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
         context.check()
         time.sleep(0.02)
 
@@ -102,6 +164,28 @@ def typed(message: Message[Order], context: Context) -> Outcome | None:
 def now() -> float:
     """Seconds since the epoch, as the harness counts them."""
     return time.time() + float(os.environ.get("CONFORMANCE_SHIFT", "0"))
+
+
+def announce(message: Message, context: Context) -> None:
+    """Leave a file in the folder that ``CONFORMANCE_STARTED`` names, if any: for who waits until a handler runs."""
+    folder = os.environ.get("CONFORMANCE_STARTED")
+    if folder:
+        (Path(folder) / f"{context.subscription}-{context.attempt}-{message.id}").touch()
+
+
+def meet_the_others() -> None:
+    """Wait until so many processes have a delivery in hand as the folder's name in ``CONFORMANCE_MEETING`` says.
+
+    Else the first to start could be done with all before the next has started.
+    """
+    folder = os.environ.get("CONFORMANCE_MEETING")
+    if not folder:
+        return
+    (Path(folder) / str(os.getpid())).touch()
+    end = time.monotonic() + 60
+    while sum(1 for _ in Path(folder).iterdir()) < int(Path(folder).name) and time.monotonic() < end:
+        time.sleep(0.02)
+    os.environ["CONFORMANCE_MEETING"] = ""
 
 
 def observe(observation: dict[str, Any]) -> None:

@@ -1,0 +1,171 @@
+"""Counts of a database's deliveries: exact ones, and the bounded ones that a scaler asks for all the time.
+
+The exact counts read the indexes of what waits and the rows of what is leased, delayed or dead, so they take the
+longer the more there is. The bounded ones read at most some thousands of entries for each subscription.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from local_transport.dialects.columns import Now, moment
+from local_transport.selecting import in_state
+from local_transport.tables import delivery, lane, message, subscription, tally, topic, touched_lane
+from towpath.operating import Backlog, SubscriptionStats
+
+CAP: Final = 1_000  # what a bounded count counts to
+_LOOKED_AT: Final = 10 * CAP  # rows at most, of those that are not due, to find the ones in flight
+
+_PRESENT: Final = subscription.c.removed_at.is_(None)
+
+
+def stats(connection: Connection) -> list[SubscriptionStats]:
+    """Every subscription, by name; the counts are exact, of one moment."""
+    return [_stats(row) for row in connection.execute(_STATS)]
+
+
+def backlog(connection: Connection) -> list[Backlog]:
+    """Every subscription, by name, of one moment."""
+    return [_backlog(row) for row in connection.execute(_BACKLOG)]
+
+
+# --- Conditions, each in the words of an index -------------------------------------------------------------------
+
+_HELD: Final = delivery.c
+_OWN: Final = _HELD.subscription_id == subscription.c.id
+_LOOSE: Final = sa.and_(_OWN, _HELD.lane.is_(None), _HELD.due_at.is_not(None))  # towpath_delivery_due
+_EXCLUSIVE: Final = sa.and_(_OWN, _HELD.lane.is_not(None), ~_HELD.ordered, _HELD.due_at.is_not(None))
+_ORDERED: Final = sa.and_(_OWN, _HELD.lane.is_not(None), _HELD.ordered)
+_DEAD: Final = sa.and_(_OWN, _HELD.dead_since.is_not(None))
+_LOOSE_LEASED: Final = sa.and_(_LOOSE, _HELD.due_at > moment(), in_state("leased"))  # due at its end at the earliest
+_LANE_HELD: Final = sa.and_(
+    lane.c.subscription_id == subscription.c.id, lane.c.held_ordinal.is_not(None), lane.c.due_at > moment()
+)
+
+
+def _count(table: sa.Table, where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+    counted = sa.select(sa.func.count()).select_from(table).where(where)
+    return counted.correlate(subscription).scalar_subquery()
+
+
+# --- Exact -------------------------------------------------------------------------------------------------------
+
+
+def _finished(outcome: Literal["completed", "discarded"]) -> sa.ScalarSelect[int]:
+    amount = sa.func.coalesce(sa.func.sum(tally.c.amount), 0)
+    own = (tally.c.subscription_id == subscription.c.id, tally.c.outcome == outcome)
+    return sa.select(amount).where(*own).correlate(subscription).scalar_subquery()
+
+
+def _oldest() -> sa.ScalarSelect[int]:
+    waits = sa.select(_HELD.message_ordinal).where(_OWN, in_state("pending")).order_by(_HELD.message_ordinal)
+    first = waits.limit(1).correlate(subscription).scalar_subquery()
+    return sa.select(message.c.published_at).where(message.c.ordinal == first).scalar_subquery()
+
+
+def _stats_query() -> sa.Select[Any]:
+    columns = (
+        subscription.c.name,
+        subscription.c.status,
+        subscription.c.paused,
+        topic.c.name.label("topic"),
+        (_count(delivery, _LOOSE) + _count(delivery, _EXCLUSIVE) + _count(delivery, _ORDERED)).label("kept"),
+        _count(delivery, sa.and_(_DEAD, _ORDERED)).label("dead_in_order"),
+        (_count(delivery, _LOOSE_LEASED) + _count(lane, _LANE_HELD)).label("leased"),
+        _count(delivery, _DEAD).label("dead"),
+        _finished("completed").label("completed"),
+        _finished("discarded").label("discarded"),
+        _oldest().label("published_at"),
+        sa.select(Now()).scalar_subquery().label("now"),
+    )
+    source = subscription.join(topic, topic.c.id == subscription.c.topic_id)
+    return sa.select(*columns).select_from(source).where(_PRESENT).order_by(subscription.c.name)
+
+
+_STATS: Final = _stats_query()
+
+
+def _stats(row: Row[Any]) -> SubscriptionStats:
+    oldest = None if row.published_at is None else max(timedelta(0), row.now - row.published_at)
+    return SubscriptionStats(
+        subscription=row.name,
+        topic=row.topic,
+        pending=row.kept - row.dead_in_order - row.leased,
+        leased=row.leased,
+        dead=row.dead,
+        completed=int(row.completed),
+        discarded=int(row.discarded),
+        oldest_pending=oldest,
+        status="paused" if row.paused and row.status == "active" else row.status,
+    )
+
+
+# --- Bounded -----------------------------------------------------------------------------------------------------
+
+
+def _of_first(some: sa.Select[Any], most: int, where: str | None = None) -> sa.ScalarSelect[int]:
+    """How many rows the first ``most`` of ``some`` are, or how many of these have their column ``where``."""
+    first = some.limit(most).correlate(subscription).subquery()
+    counted = sa.select(sa.func.count()).select_from(first)
+    return (counted if where is None else counted.where(first.c[where])).scalar_subquery()
+
+
+def _due() -> sa.Select[Any]:
+    return sa.select(_HELD.message_ordinal).where(_LOOSE, _HELD.due_at <= moment()).order_by(_HELD.due_at)
+
+
+def _due_lanes() -> sa.Select[Any]:
+    return sa.select(lane.c.lane).where(_OWN_LANE, lane.c.due_at <= moment()).order_by(lane.c.due_at)
+
+
+def _touched_lanes() -> sa.Select[Any]:
+    """Lanes that somebody touched: not counted are those that are due, and those that somebody holds."""
+    row, known = touched_lane.c, lane.alias("known")
+    same = (known.c.subscription_id == row.subscription_id, known.c.lane == row.lane)
+    counted_or_held = sa.exists().where(*same, sa.or_(known.c.due_at <= moment(), known.c.held_ordinal.is_not(None)))
+    touched = sa.select(row.lane).where(row.subscription_id == subscription.c.id, ~counted_or_held)
+    return touched.group_by(row.lane)
+
+
+def _not_due() -> sa.Select[Any]:
+    leased = in_state("leased").label("leased")
+    return sa.select(leased).where(_LOOSE, _HELD.due_at > moment()).order_by(_HELD.due_at)
+
+
+def _lanes_not_due() -> sa.Select[Any]:
+    leased = lane.c.held_ordinal.is_not(None).label("leased")
+    return sa.select(leased).where(_OWN_LANE, lane.c.due_at > moment()).order_by(lane.c.due_at)
+
+
+def _backlog_query() -> sa.Select[Any]:
+    columns = (
+        subscription.c.name,
+        sa.and_(subscription.c.status == "active", ~subscription.c.paused).label("is_served"),
+        *(_of_first(some, CAP + 1).label(name) for name, some in _CLAIMABLE.items()),
+        *(_of_first(some, _LOOKED_AT).label(f"{name}_looked_at") for name, some in _IN_FLIGHT.items()),
+        *(_of_first(some, _LOOKED_AT, "leased").label(name) for name, some in _IN_FLIGHT.items()),
+    )
+    return sa.select(*columns).where(_PRESENT).order_by(subscription.c.name)
+
+
+_OWN_LANE: Final = lane.c.subscription_id == subscription.c.id
+_CLAIMABLE: Final = {"due": _due(), "due_lanes": _due_lanes(), "touched_lanes": _touched_lanes()}
+_IN_FLIGHT: Final = {"leased": _not_due(), "held_lanes": _lanes_not_due()}
+_BACKLOG: Final = _backlog_query()
+
+
+def _backlog(row: Row[Any]) -> Backlog:
+    claimable = sum(row._mapping[name] for name in _CLAIMABLE) if row.is_served else 0
+    in_flight = sum(row._mapping[name] for name in _IN_FLIGHT)
+    unseen = any(row._mapping[f"{name}_looked_at"] == _LOOKED_AT for name in _IN_FLIGHT)
+    return Backlog(
+        subscription=row.name,
+        claimable=min(claimable, CAP),
+        in_flight=min(in_flight, CAP),
+        claimable_capped=claimable > CAP,
+        in_flight_capped=in_flight > CAP or unseen,
+    )

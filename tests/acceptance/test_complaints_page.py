@@ -1,0 +1,27 @@
+"""The page of what goes wrong elsewhere names tests that exist, and leaves no complaint without an answer."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PAGE = PROJECT / "docs" / "explanation" / "what-goes-wrong-elsewhere.md"
+ROWS = [line.strip("|").split(" | ") for line in PAGE.read_text().splitlines() if re.match(r"\| [^r-]", line)]
+TESTS = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
+
+
+def test_the_page_has_its_rows():
+    assert len(ROWS) > 40
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0].strip()[:40])
+def test_a_complaint_has_a_source_an_answer_and_a_test_that_exists_or_a_sentence(row):
+    reported, here, shown = (cell.strip() for cell in row)
+    assert re.search(r"\w#\d+|report of|guide to|on SQLite", reported)
+    assert here.endswith(".")
+    named = TESTS.findall(shown)
+    assert named or shown.endswith(".")
+    for file, test in named:
+        texts = [path.read_text() for path in (PROJECT / "tests").rglob(file)]
+        assert any(re.search(rf"^def {test}\(", text, re.MULTILINE) for text in texts), f"{file} has no {test}"
