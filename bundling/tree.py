@@ -57,6 +57,17 @@ class Weight:
     size: int
 
 
+def owners(tree: Path) -> dict[str, str]:
+    """The distribution (``six 1.17.0``) of each file that one installed, by the file's name; the notes that say so are
+    pruned.
+    """
+    return {
+        file.as_posix(): f"{distribution.name} {distribution.version}"
+        for distribution in distributions(path=[str(tree)])
+        for file in distribution.files or []
+    }
+
+
 def prune(tree: Path, boto3: Boto3, direct: frozenset[str]) -> tuple[str, ...]:
     """Delete what a function does not need; returns the distributions that were left out. ``direct`` are those that
     the project itself asks for.

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bundling.dependencies import Dependencies, read_lock
+from bundling.dependencies import Dependencies
 from bundling.errors import UnusableProject, UvFailed, WheelMissing
+from bundling.locks import read_resolution
 from bundling.project import Project
 from bundling.target import lambda_target
 
@@ -58,7 +59,7 @@ def resolving(complaint: str, **wheels: str) -> None:
 
 def test_a_lock_is_read_into_pins_and_local_folders(tmp_path: Path) -> None:
     folder = tmp_path / "examples" / "quickstart"
-    resolution = read_lock(LOCK, folder)
+    resolution = read_resolution(LOCK, folder)
     assert resolution.pinned == (
         "six==1.17.0",
         f"mine @ {(folder / 'wheels/mine-1-py3-none-any.whl').as_uri()}",
@@ -68,13 +69,13 @@ def test_a_lock_is_read_into_pins_and_local_folders(tmp_path: Path) -> None:
 
 
 def test_a_project_without_dependencies_locks_nothing(tmp_path: Path) -> None:
-    assert read_lock("lock-version = '1.0'\n", tmp_path).pinned == ()
+    assert read_resolution("lock-version = '1.0'\n", tmp_path).pinned == ()
 
 
 def test_a_dependency_from_version_control_is_refused_by_name(tmp_path: Path) -> None:
     lock = '[[packages]]\nname = "mine"\nversion = "1"\nvcs = { type = "git", url = "https://example.org/mine" }\n'
     with pytest.raises(UnusableProject, match="mine comes from version control"):
-        read_lock(lock, tmp_path)
+        read_resolution(lock, tmp_path)
 
 
 @pytest.mark.parametrize(
