@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
-from bundling.elf import Elf, read_elf
+from bundling.elf import MAGIC, Elf, read_elf
 from bundling.target import SystemLibraries, Target, system_libraries
 from bundling.tree import Entry
 
@@ -22,9 +22,7 @@ _MUSL: Final = "libc.musl-"
 _NO_OWNERS: Final[Mapping[str, str]] = {}
 
 
-def foreign_binaries(
-    files: Iterable[Entry], target: Target, owners: Mapping[str, str] = _NO_OWNERS
-) -> tuple[str, ...]:
+def foreign_binaries(files: Iterable[Entry], target: Target, owners: Mapping[str, str] = _NO_OWNERS) -> tuple[str, ...]:
     """One finding for each reason why the target cannot load a shared library; empty when all is well. ``owners`` names
     the distribution (``xxhash 4.1.0``) that installed a file.
     """
@@ -58,7 +56,7 @@ def _is_library(name: str) -> bool:
 def _findings(entry: Entry, target: Target) -> Iterator[str]:
     content = entry.path.read_bytes()
     found = library_platform(content)
-    if found is None and _PYTHON.search(entry.name):
+    if found is None and (content.startswith(MAGIC) or _PYTHON.search(entry.name)):
         yield "is no library that can be read: it is damaged, or a pointer to a file that was not fetched"
     elif found is not None and found != f"{target.system} {target.cpu}":
         yield f"is for {found}"

@@ -41,8 +41,8 @@ class Import:
 
 
 def check_imports(tree: Path, entry_point: str, handlers: Sequence[str]) -> tuple[TowpathError, ...]:
-    """Every problem with what ``entry_point`` (``lambda_runtime.entry.handler``) and the handlers (``app.work:process``)
-    import from the bundle in ``tree``; empty when all is well.
+    """Every problem with what ``entry_point`` (``lambda_runtime.entry.handler``) and the handlers
+    (``app.work:process``) import from the bundle in ``tree``; empty when all is well.
     """
     entry = entry_point.rpartition(".")[0]
     starts = [entry, *sorted({handler.partition(":")[0] for handler in handlers})]

@@ -78,12 +78,14 @@ class Dependencies:
     def _resolve_anew(self) -> Resolution:
         requirements, missing = self.project.requirements, dict[str, WheelMissing]()
         while True:
+            # What has no wheel is left out to find what else has none: the override says it is never needed.
+            never = "\n".join(f"{name} ; sys_platform == 'never'" for name in missing)
+            options = [*for_target(self.target), *(["--override", "-"] if missing else [])]
             purpose = f"resolve {requirements} for {self.target}"
-            command = ("pip", "compile", "--format", "pylock.toml", *for_target(self.target), requirements)
             try:
-                # What has no wheel is left out to find what else has none: the override says it is never needed.
-                never = "\n".join(f"{name} ; sys_platform == 'never'" for name in missing)
-                lock = self.uv.run(*command, *(["--override", "-"] if never else []), purpose=purpose, text=never)
+                lock = self.uv.run(
+                    *("pip", "compile", "--format", "pylock.toml", *options), requirements, purpose=purpose, text=never
+                )
             except UvFailed as error:
                 self._note_missing(error, missing, "")
                 continue

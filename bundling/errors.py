@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from towpath.errors import MistakesFound, TowpathError
@@ -15,6 +16,17 @@ class BundleProblems(TowpathError):
         self.problems = tuple(problems)
         listed = "".join(f"\n  {problem}" for problem in self.problems)
         super().__init__(f"the bundle has {len(self.problems)} problems:{listed}")
+
+
+@contextmanager
+def noting(problems: list[TowpathError]) -> Iterator[None]:
+    """Add what is raised inside to ``problems``, instead of raising it."""
+    try:
+        yield
+    except BundleProblems as several:
+        problems.extend(several.problems)
+    except TowpathError as problem:
+        problems.append(problem)
 
 
 def raise_all(problems: Sequence[TowpathError]) -> None:
@@ -60,14 +72,14 @@ class InterpreterMissing(TowpathError):
 
 
 class TooLarge(TowpathError):
-    """The bundle is over one of Lambda's limits, in bytes."""
+    """The bundle is over one of Lambda's limits, in bytes; ``repair`` says what to do."""
 
-    def __init__(self, what: str, size: int, limit: int, heaviest: Sequence[str]) -> None:
+    def __init__(self, what: str, size: int, limit: int, heaviest: Sequence[str], repair: str) -> None:
         self.size = size
         self.limit = limit
         super().__init__(
             f"the {what} is {size:,} bytes, {size - limit:,} over Lambda's limit of {limit:,}; "
-            f"the heaviest parts are {', '.join(heaviest)}"
+            f"the heaviest parts are {', '.join(heaviest)}; {repair}"
         )
 
 
@@ -77,7 +89,8 @@ class ForeignBinaries(TowpathError):
     def __init__(self, target: str, findings: Sequence[str]) -> None:
         self.findings = tuple(findings)
         super().__init__(
-            f"the bundle is for {target}, but {'; '.join(findings)}; depend on wheels for that target, or bundle for another"
+            f"the bundle is for {target}, but {'; '.join(findings)}; "
+            "depend on wheels for that target, or bundle for another"
         )
 
 

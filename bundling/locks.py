@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,8 +72,8 @@ def without(lock: str, names: Collection[str]) -> str:
 
 def locked_version(lock: str, name: str) -> str | None:
     """The version of a package in a lock, where it states one."""
-    versions = (package.get("version") for package in tomllib.loads(lock).get("packages", []) if package["name"] == name)
-    return next(versions, None)
+    packages = tomllib.loads(lock).get("packages", [])
+    return next((package.get("version") for package in packages if package["name"] == name), None)
 
 
 def _packages(lock: str, source: Path) -> list[Any]:
@@ -90,11 +91,11 @@ def _packages(lock: str, source: Path) -> list[Any]:
 def _blocks(lock: str) -> Iterator[str]:
     """What stands before the packages, and the text of each."""
     starts = [0, *(match.start() for match in _PACKAGE.finditer(lock)), len(lock)]
-    return (lock[start:end] for start, end in zip(starts, starts[1:], strict=False))
+    return (lock[start:end] for start, end in pairwise(starts))
 
 
 def _local(package: Mapping[str, Any], folder: Path) -> Path:
-    return (folder / package["directory"]["path"]).resolve()
+    return folder.joinpath(package["directory"]["path"]).resolve()
 
 
 def _archive(package: Mapping[str, Any], folder: Path) -> str:

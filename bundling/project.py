@@ -12,14 +12,13 @@ from typing import Any, Final
 
 from bundling.errors import UnusableProject
 
-
 _KINDS: Final = re.compile(r".+\.txt|pylock\.(?:.+\.)?toml|uv\.lock|pyproject\.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """A folder with a handler. ``requirements`` is its dependencies file: ``requirements.txt``, which may be locked with
-    hashes, ``pylock.toml``, ``uv.lock`` or ``pyproject.toml``. ``dependencies`` are the distributions that
+    """A folder with a handler. ``requirements`` is its dependencies file: ``requirements.txt``, which may be locked
+    with hashes, ``pylock.toml``, ``uv.lock`` or ``pyproject.toml``. ``dependencies`` are the distributions that
     ``pyproject.toml`` asks for itself; ``is_package`` says whether it can be built into a wheel.
     """
 

@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from bundling.errors import UvFailed
 
-
 Tell: TypeAlias = Callable[[str], None]
 
 

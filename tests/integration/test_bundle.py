@@ -445,7 +445,7 @@ def test_a_failed_start_is_one_line_and_the_stack_is_for_debugging(function: Pat
     words += ["--manifest", "none.json"]
     result = CliRunner().invoke(build_app(), words, env={"COLUMNS": "200", "NO_COLOR": "1"})
     assert result.exit_code == 1
-    assert result.output.splitlines() == [
+    assert result.stdout.splitlines() == [
         "the function does not start: ValueError: no start",
         "none.json does not exist, so the function got no settings; name the manifest with --manifest",
     ]
@@ -458,7 +458,7 @@ def test_a_failed_event_is_one_line_beside_what_the_function_wrote(function: Pat
     event.write_text('{"do": "raise"}')
     result = towpath_bundle("verify", function, "--event", event, "--bare")
     assert result.exit_code == 1
-    first, second, third = result.output.splitlines()
+    first, second, third = result.stdout.splitlines()
     assert first.startswith("event.json failed in ")
     assert first.endswith(" ms: KeyError: 'no'")
     assert second == "  got raise"
@@ -505,7 +505,7 @@ def test_verify_tells_what_becomes_of_each_record_and_what_was_asked_of_sqs(proj
     event.write_text(json.dumps(foreign("retry", "work", "die", "fail")))
     result = towpath_bundle("verify", built.path, "--event", event, "--manifest", manifest)
     assert result.exit_code == 0, result.output
-    summary, retried, dead, failed, printed, calls, _ = result.output.splitlines()
+    summary, retried, dead, failed, printed, calls, _ = result.stdout.splitlines()
     assert summary.startswith("event.json answered in ")
     assert summary.endswith(", 4 records: 1 completed, 1 dead, 2 retried")
     assert retried == "  retry retried, hidden for 7 s: Retry: not yet"
