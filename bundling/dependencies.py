@@ -107,7 +107,7 @@ class Dependencies:
 
     def _install(self, tree: Path, *options: str | Path) -> None:
         command = ("pip", "install", "--no-deps", "--target", tree, *for_target(self.target), *options)
-        self.uv.run(*command, purpose=f"install the dependencies of {self.project.folder}")
+        self.uv.run(*command, purpose=f"install what {self.project.requirements} names")
 
     def _note_missing(self, error: UvFailed, missing: dict[str, WheelMissing], lock: str) -> None:
         """Add the package without a wheel that uv complains of to ``missing``. Raises all of them when it is known

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bundling.errors import UnusableProject
 
-_PACKAGE: Final = re.compile(r"^\s*\[\[\s*packages\s*\]\]", re.MULTILINE)
+_PACKAGE: Final = re.compile(r"^[ \t]*\[\[[ \t]*packages[ \t]*\]\]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
