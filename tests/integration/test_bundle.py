@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -29,17 +28,6 @@ from towpath.topology import load_topology
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "tests" / "events"
 QUICKSTART = ROOT / "examples" / "quickstart"
-SOURCES = (
-    "pyproject.toml",
-    "README.md",
-    "LICENSE",
-    "aws_transport",
-    "bundling",
-    "lambda_runtime",
-    "local_transport",
-    "towpath",
-    "examples/quickstart",
-)
 BUDGET_BYTES = 2_500_000  # Powertools in, boto3 out
 HANDLER = """
 from towpath import Complete
@@ -49,18 +37,6 @@ def process(message, context):
     print("handled", message.topic)
     return Complete()
 """
-
-
-def copy_of_the_project(folder: Path) -> Path:
-    """The files that make the distribution and the quickstart, at another place."""
-    for name in SOURCES:
-        source, copy = ROOT / name, folder / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copyfile(source, copy)
-    return folder
 
 
 def quickstart_manifest() -> Manifest:
@@ -130,16 +106,6 @@ def records(*documents: Path) -> dict[str, Any]:
 def towpath_bundle(*arguments: str | Path) -> Result:
     words = ["bundle", *(str(argument) for argument in arguments)]
     return CliRunner().invoke(build_app(), words, env={"COLUMNS": "200", "NO_COLOR": "1"})
-
-
-def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
-    one = copy_of_the_project(tmp_path / "one")
-    two = shutil.copytree(one, tmp_path / "a" / "folder of another name", copy_function=shutil.copyfile)
-    first = build(quickstart(one, tmp_path / "dist1"))
-    second = build(quickstart(two, tmp_path / "dist2"))
-    assert first.path != second.path
-    assert hashlib.sha256(first.path.read_bytes()).hexdigest() == first.sha256
-    assert (first.sha256, first.tree_hash) == (second.sha256, second.tree_hash)
 
 
 def test_the_bundle_is_small_and_holds_what_a_function_needs_and_nothing_else(bundle: Bundle) -> None:

@@ -125,6 +125,27 @@ def test_a_lock_of_uv_says_what_goes_in_and_for_which_target(workspace: Path) ->
     assert [weight.distributions for weight in bundle.weights if weight.name == "my_lib"] == [("my-lib 2.0",)]
 
 
+def test_a_member_of_a_workspace_goes_in_as_its_wheel_with_what_the_workspaces_lock_says(workspace: Path) -> None:
+    member = workspace / "libraries" / "app"
+    pyproject = (
+        LIBRARY.replace('"my-lib"', '"member"')
+        .replace("src/my_lib", "app")
+        .replace('"six==1.17.0"', '"my-lib", "towpath[lambda]"')
+    )
+    write(member / "pyproject.toml", pyproject + "\n[tool.uv.sources]\nmy-lib = { workspace = true }\n")
+    (workspace / "app").rename(member / "app")
+    uv(workspace, "lock")
+    bundle = bundled(member)
+    assert bundle.requirements == workspace / "uv.lock"
+    assert distributions(bundle) == {"member-2.0", "my_lib-2.0", "six-1.17.0"}
+
+
+def test_an_editable_folder_of_a_requirements_file_goes_in_as_its_wheel(workspace: Path) -> None:
+    write(workspace / "requirements.txt", "towpath[lambda]\n-e ./libraries/my-lib\n")
+    (workspace / "pyproject.toml").unlink()
+    assert distributions(bundled(workspace)) == {"my_lib-2.0", "six-1.17.0"}
+
+
 def test_a_lock_that_is_not_up_to_date_is_refused(workspace: Path) -> None:
     uv(workspace, "lock")
     write(workspace / "pyproject.toml", WORKSPACE.replace('"my-lib",', '"my-lib", "iniconfig",'))
