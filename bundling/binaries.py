@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -19,6 +19,12 @@ _WINDOWS: Final = b"MZ"
 # Python's names of extension modules: the tag of its ABI (PEP 3149), where "abi3" is any Python 3's.
 _PYTHON: Final = re.compile(r"\.(?:cpython-3(?P<minor>\d+)(?P<flags>[a-z]*)|(?P<other>(?:pypy|graalpy)\d*))(?=[.-])")
 _MUSL: Final = "libc.musl-"
+# What AWS's base images for Python have, both the processes' own and what the manylinux standard lets wheels expect
+# (PEP 600), but for a desktop's libraries (X11, GL, GLib), which they do not have.
+_OF_THE_SYSTEM: Final = re.compile(
+    r"ld-linux-(?:x86-64|aarch64)\.so\.\d"
+    r"|lib(?:anl|c|crypt|crypto|dl|expat|gcc_s|m|mvec|nsl|pthread|resolv|rt|ssl|stdc\+\+|util|z)\.so\.\d+"
+)
 _NO_OWNERS: Final[Mapping[str, str]] = {}
 
 
@@ -31,6 +37,23 @@ def foreign_binaries(files: Iterable[Entry], target: Target, owners: Mapping[str
         for entry in files
         if _is_library(entry.name)
         for finding in _findings(entry, target)
+    )
+
+
+def missing_libraries(files: Sequence[Entry], target: Target) -> tuple[str, ...]:
+    """A sentence for each library that another one needs, and neither the bundle nor Lambda has. Such a library may be
+    for a case that does not come, so it is no more than a warning.
+    """
+    if system_libraries(target) is None:
+        return ()
+    libraries = [entry for entry in files if _is_library(entry.name)]
+    present = {PurePosixPath(entry.name).name for entry in files}
+    return tuple(
+        f"{entry.name} needs {name}, which neither the bundle nor Lambda has"
+        for entry in libraries
+        if (elf := read_elf(entry.path.read_bytes())) is not None
+        for name in elf.libraries
+        if name not in present and not _OF_THE_SYSTEM.fullmatch(name)
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from bundling.archive import sha256, write_zip, zipped_sizes
+from bundling.binaries import missing_libraries
 from bundling.bytecode import compile_tree, find_interpreter
 from bundling.contents import problems
 from bundling.dependencies import Dependencies
@@ -17,7 +19,7 @@ from bundling.locks import Resolution
 from bundling.project import Project, copy_handlers, distribution_name, read_project
 from bundling.stamp import Stamp, write_stamp
 from bundling.target import Target
-from bundling.tree import Boto3, Weight, entries, owners, prune, tree_hash, weigh
+from bundling.tree import Boto3, Entry, Weight, entries, owners, prune, tree_hash, weigh
 from bundling.uv import Tell, Uv, find_uv, untold
 from towpath.errors import TowpathError
 from towpath.limits import LAMBDA_DIRECT_UPLOAD_BYTES, LAMBDA_UNZIPPED_BYTES
@@ -52,7 +54,7 @@ class BundleRequest:
 class Bundle:
     """A zip that was built. Sizes are bytes. ``left_out`` names the distributions that Lambda's own runtime has,
     ``uncompiled`` the modules that are no valid Python for the target and so have no ``.pyc``, ``requirements`` is the
-    file that named the dependencies.
+    file that named the dependencies, ``warnings`` is what may be wrong.
     """
 
     path: Path
@@ -69,6 +71,7 @@ class Bundle:
     weights: tuple[Weight, ...]
     left_out: tuple[str, ...]
     uncompiled: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def build(request: BundleRequest, tell: Tell = untold) -> Bundle:
@@ -83,36 +86,58 @@ def build(request: BundleRequest, tell: Tell = untold) -> Bundle:
     with tempfile.TemporaryDirectory(prefix="towpath-bundle-") as folder:
         tree = Path(folder) / "tree"
         tree.mkdir()
-        interpreter = _fill(request, project, find_uv(project.folder, tell), tree)
-        owned = owners(tree)
-        left_out = prune(tree, request.boto3, project.dependencies)
-        stamp = _stamp(request)
-        write_stamp(stamp, tree)
-        tell(f"check what is in it for {request.target}")
-        raise_all(problems(tree, entries(tree), stamp, owned))
-        if interpreter is not None:
-            tell(f"compile it with {interpreter}")
-        uncompiled = compile_tree(interpreter, tree) if interpreter else ()
-        files, path = entries(tree), request.output / f"{request.name}.zip"
-        tell(f"write {path}, {len(files)} files")
-        write_zip(files, path, _ZIP_LIMITS[request.route])
-        digest = sha256(path)
-        return Bundle(
-            path=path,
-            name=request.name,
-            target=request.target,
-            requirements=project.requirements,
-            bytecode=request.bytecode,
-            sha256=digest,
-            s3_key=f"{request.name}/{digest}.zip",
-            tree_hash=tree_hash(files),
-            zip_bytes=path.stat().st_size,
-            unzipped_bytes=sum(entry.size for entry in files),
-            files=len(files),
-            weights=weigh(files, zipped_sizes(path), owned),
-            left_out=left_out,
-            uncompiled=uncompiled,
-        )
+        contents = _make(request, project, tree, tell)
+        path = request.output / f"{request.name}.zip"
+        tell(f"write {path}, {len(contents.files)} files")
+        write_zip(contents.files, path, _ZIP_LIMITS[request.route])
+        return _bundle(request, project, contents, path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Contents:
+    """The finished tree, and what became of its parts."""
+
+    files: tuple[Entry, ...]
+    owned: Mapping[str, str]
+    left_out: tuple[str, ...]
+    uncompiled: tuple[str, ...]
+
+
+def _make(request: BundleRequest, project: Project, tree: Path, tell: Tell) -> _Contents:
+    """Fill the tree, take out what no function needs, check it and compile it."""
+    interpreter = _fill(request, project, find_uv(project.folder, tell), tree)
+    owned = owners(tree)
+    left_out = prune(tree, request.boto3, project.dependencies)
+    stamp = Stamp(name=request.name, entry_point=request.entry_point, handlers=request.handlers, target=request.target)
+    write_stamp(stamp, tree)
+    tell(f"check what is in it for {request.target}")
+    raise_all(problems(tree, entries(tree), stamp, owned))
+    uncompiled: tuple[str, ...] = ()
+    if interpreter is not None:
+        tell(f"compile it with {interpreter}")
+        uncompiled = compile_tree(interpreter, tree)
+    return _Contents(files=entries(tree), owned=owned, left_out=left_out, uncompiled=uncompiled)
+
+
+def _bundle(request: BundleRequest, project: Project, contents: _Contents, path: Path) -> Bundle:
+    digest, files = sha256(path), contents.files
+    return Bundle(
+        path=path,
+        name=request.name,
+        target=request.target,
+        requirements=project.requirements,
+        bytecode=request.bytecode,
+        sha256=digest,
+        s3_key=f"{request.name}/{digest}.zip",
+        tree_hash=tree_hash(files),
+        zip_bytes=path.stat().st_size,
+        unzipped_bytes=sum(entry.size for entry in files),
+        files=len(files),
+        weights=weigh(files, zipped_sizes(path), contents.owned),
+        left_out=contents.left_out,
+        uncompiled=contents.uncompiled,
+        warnings=missing_libraries(files, request.target),
+    )
 
 
 def _fill(request: BundleRequest, project: Project, uv: Uv, tree: Path) -> Path | None:
@@ -151,10 +176,6 @@ def _build_wheels(dependencies: Dependencies, resolution: Resolution, tree: Path
             wheels[distribution_name(wheel.name.partition("-")[0])] = wheel
     raise_all(found)
     return wheels
-
-
-def _stamp(request: BundleRequest) -> Stamp:
-    return Stamp(name=request.name, entry_point=request.entry_point, handlers=request.handlers, target=request.target)
 
 
 def _compiler(uv: Uv, target: Target) -> Path:

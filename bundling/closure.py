@@ -142,7 +142,7 @@ def _of_block(body: Sequence[ast.stmt], package: str, *, certain: bool) -> Itera
             case ast.ImportFrom():
                 yield from _of_from(node, package, certain=certain)
             case ast.If():
-                if not _is_for_types(node.test):
+                if not _means_type_checking(node.test):
                     yield from _of_block(node.body, package, certain=False)
                 yield from _of_block(node.orelse, package, certain=False)
             case ast.Try() | ast.TryStar():
@@ -175,7 +175,7 @@ def _names(expression: ast.expr) -> set[str]:
     return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
 
 
-def _is_for_types(test: ast.expr) -> bool:
+def _means_type_checking(test: ast.expr) -> bool:
     """``TYPE_CHECKING``, which is false when the code runs."""
     return (test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")) == "TYPE_CHECKING"
 

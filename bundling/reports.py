@@ -56,6 +56,8 @@ def print_bundle(bundle: Bundle, uploaded: Uploaded | None = None) -> None:
     print_table(("heaviest", "of", "unzipped", "in the zip", "share"), _heaviest(bundle))
     for name in bundle.uncompiled:
         console().print(f"[yellow]not compiled:[/] {escape(name)} is no valid Python for the target", soft_wrap=True)
+    for warning in bundle.warnings:
+        console().print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
 
 
 def _heaviest(bundle: Bundle) -> Iterator[tuple[str, ...]]:

@@ -94,7 +94,8 @@ def upload(zip_path: Path, key: str, sha256: str, place: Place, store: ObjectSto
     except ClientError as error:
         raise _failed(zip_path, place, full_key, error) from error
     except BotoCoreError as error:
-        raise UploadFailed(f"{zip_path} was not uploaded to s3://{place.bucket}: {error}") from error
+        repair = "boto3's usual settings give credentials, region and endpoint"
+        raise UploadFailed(f"{zip_path} was not uploaded to s3://{place.bucket}: {error}; {repair}") from error
     return Uploaded(s3_bucket=place.bucket, s3_key=full_key, upload="done")
 
 

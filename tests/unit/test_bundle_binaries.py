@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bundling.binaries import foreign_binaries, library_platform
+from bundling.binaries import foreign_binaries, library_platform, missing_libraries
 from bundling.target import Target, lambda_target
 from bundling.tree import entries
 from tests.fakes.elves import library
@@ -111,3 +111,13 @@ def test_a_finding_names_the_distribution(tmp_path: Path) -> None:
     (tmp_path / "fast.so").write_bytes(elf(0x3E))
     found = foreign_binaries(entries(tmp_path), ARM, {"fast.so": "fast 1.0"})
     assert found == ("fast.so of fast 1.0 is for linux x86_64",)
+
+
+def test_a_library_that_neither_the_bundle_nor_lambda_has_is_told(tmp_path: Path) -> None:
+    (tmp_path / "own.libs").mkdir()
+    (tmp_path / "own.libs" / "libown-1.so.2").write_bytes(library(0xB7, ["libm.so.6", "ld-linux-aarch64.so.1"]))
+    (tmp_path / "cv.so").write_bytes(library(0xB7, ["libGL.so.1", "libown-1.so.2", "libstdc++.so.6", "libc.so.6"]))
+    files = entries(tmp_path)
+    told = ("cv.so needs libGL.so.1, which neither the bundle nor Lambda has",)
+    assert missing_libraries(files, ARM) == told
+    assert missing_libraries(files, Target(python="3.13", architecture="arm64", system="darwin")) == ()
