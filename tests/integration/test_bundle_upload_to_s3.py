@@ -30,7 +30,7 @@ def test_a_zip_comes_into_s3_once_and_the_same_key_is_told_again(
         monkeypatch.setenv(name, value)
     s3 = aws.client("s3")
     bucket = f"zips-{uuid4().hex}"
-    s3.create_bucket(Bucket=bucket)
+    s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": aws.region})
     (tmp_path / "aws.json").write_text(resolve(load_topology(EXAMPLE / "topology.toml"), "test").to_json())
     words = [
         "bundle",
