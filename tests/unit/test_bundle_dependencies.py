@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from bundling.dependencies import Dependencies
-from bundling.errors import UnusableProject, UvFailed, WheelMissing
+from bundling.errors import BundleProblems, UnusableProject, UvFailed, WheelMissing
 from bundling.locks import read_resolution
 from bundling.project import Project
 from bundling.target import lambda_target
+from bundling.wheels import explained
 
 LOCK = """
 [[packages]]
@@ -121,3 +122,44 @@ def test_a_folder_without_static_metadata_is_named(complaint: str) -> None:
 def test_any_other_complaint_of_uv_is_passed_on() -> None:
     with pytest.raises(UvFailed, match=r"could not resolve /p/requirements\.txt for python3\.13 arm64: no network"):
         resolving("no network")
+
+
+class UvWithoutWheels:
+    """Resolves once everything that has no wheel is overridden away."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self.overrides: list[str] = []
+
+    def run(self, *arguments: str | Path, purpose: str, text: str = "") -> str:
+        if purpose.startswith("look for a wheel"):
+            raise UvFailed(f"uv could not {purpose}", "no")
+        self.overrides.append(text)
+        for name in self._names:
+            if name not in text:
+                raise UvFailed(
+                    f"uv could not {purpose}", f"Because {name}==1.0 has no usable wheels and you require {name}"
+                )
+        return ""
+
+
+def test_every_package_without_a_wheel_is_found_in_one_go() -> None:
+    uv = UvWithoutWheels("one", "two", "three")
+    project = Project(
+        folder=Path("/p"), requirements=Path("/p/pyproject.toml"), dependencies=frozenset(), is_package=False
+    )
+    with pytest.raises(BundleProblems) as caught:
+        Dependencies(uv=uv, project=project, target=lambda_target("python3.13", "arm64")).resolve()
+    assert [problem.requirement for problem in caught.value.problems] == ["one==1.0", "two==1.0", "three==1.0"]
+    assert (
+        uv.overrides[-1]
+        == "one ; sys_platform == 'never'\ntwo ; sys_platform == 'never'\nthree ; sys_platform == 'never'"
+    )
+
+
+@pytest.mark.parametrize("kind", ["A path", "A URL"])
+def test_a_wheel_for_another_platform_is_told_by_its_name(kind: str) -> None:
+    wheel = "fast-1.0-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
+    complaint = f"{kind} (wheels/{wheel}) dependency is incompatible with the current platform hint: more"
+    told = explained(lambda_target("python3.13", "arm64"), UvFailed("uv could not install", complaint))
+    assert f"but {wheel} is for cp311 on manylinux2014_x86_64; depend on wheels for that target" in str(told)
