@@ -4,12 +4,15 @@ folders that the project names.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bundling.errors import UnusableProject, UvFailed, WheelMissing, raise_all
+from bundling.bytecode import find_interpreter
+from bundling.errors import InterpreterMissing, UnusableProject, UvFailed, WheelMissing, raise_all
 from bundling.locks import Resolution, locked_version, read_lock, read_resolution, without
 from bundling.project import Project
 from bundling.target import Target, host_target
@@ -33,8 +36,7 @@ class Dependencies:
         """
         source = self.project.requirements
         if source.name == "uv.lock":
-            options = ["--locked", "--no-default-groups", "--no-header", "--format", "pylock.toml", *this_python()]
-            return read_lock(self.uv.run("export", *options, purpose=f"read {source}"), source, self.project.folder)
+            return read_lock(self._export(), source, self.project.folder)
         if source.suffix == ".toml" and source.name.startswith("pylock."):
             return read_lock(_text(source), source, source.parent)
         return self._resolve_anew()
@@ -72,6 +74,19 @@ class Dependencies:
             options += ["-r", self.project.requirements]
         try:
             self._install(tree, *options)
+        except UvFailed as error:
+            raise explained(self.target, error) from error
+
+    def _export(self) -> str:
+        """uv's lock in the format of ``pylock.toml``. uv sees whether it is up to date, with a Python that the project
+        allows: the target's, where it is at hand.
+        """
+        purpose, python = f"read {self.project.requirements}", Path(sys.executable)
+        with suppress(InterpreterMissing):
+            python = find_interpreter(self.uv, self.target, "")
+        options = ["--locked", "--no-default-groups", "--no-header", "--format", "pylock.toml"]
+        try:
+            return self.uv.run("export", *options, "--python", python, purpose=purpose)
         except UvFailed as error:
             raise explained(self.target, error) from error
 

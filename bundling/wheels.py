@@ -23,6 +23,9 @@ _NOT_STATIC: Final = re.compile(
     r"Building source distributions (?:for `(?P<name>[^`]+)` )?is disabled"
     r"(?:, but attempted to build `(?P<other>[^`]+)`)?"
 )
+_OTHER_PYTHON: Final = re.compile(
+    r"resolved to Python (?P<python>\S+), which is incompatible with the project's Python"
+)
 _FOREIGN: Final = re.compile(r"(?P<wheel>[^\s/()]+\.whl)\S* dependency is incompatible with the current platform")
 
 
@@ -54,13 +57,18 @@ def missing_wheel(error: UvFailed) -> Wanted | None:
 
 
 def explained(target: Target, error: UvFailed) -> TowpathError:
-    """uv's other complaints in our words: a folder whose version and dependencies are not written down, a wheel for
-    another platform that the project names itself.
+    """uv's other complaints in our words: a folder whose version and dependencies are not written down, a project
+    that this Python is too old for, a wheel for another platform that the project names itself.
     """
     if unknown := _NOT_STATIC.search(error.detail):
         return UnusableProject(
             f"{unknown['name'] or unknown['other'] or 'a dependency'} does not state its version and dependencies in a "
             "[project] table; write them there, or depend on its wheel"
+        )
+    if other := _OTHER_PYTHON.search(error.detail):
+        return UnusableProject(
+            f"the project does not allow Python {other['python']}, and uv needs one that it allows to read uv.lock; "
+            f"get one with 'uv python install {target.python}'"
         )
     if foreign := _FOREIGN.search(error.detail):
         return ForeignBinaries(str(target), [f"{foreign['wheel']} is for {_made_for(foreign['wheel'])}"])

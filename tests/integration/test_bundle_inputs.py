@@ -146,6 +146,18 @@ def test_an_editable_folder_of_a_requirements_file_goes_in_as_its_wheel(workspac
     assert distributions(bundled(workspace)) == {"my_lib-2.0", "six-1.17.0"}
 
 
+def test_a_lock_of_a_project_that_this_python_is_too_old_for_says_what_it_takes(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "none"))
+    uv(workspace, "lock")
+    for file in (workspace / "pyproject.toml", workspace / "libraries/my-lib/pyproject.toml", workspace / "uv.lock"):
+        file.write_text(file.read_text().replace('">=3.11"', '">=3.99"'))
+    with pytest.raises(UnusableProject, match=r"does not allow Python 3\.\d.*'uv python install 3\.1\d'"):
+        bundled(workspace, replace(host_target(), python="3.14" if host_target().python != "3.14" else "3.13"))
+
+
 def test_a_lock_that_is_not_up_to_date_is_refused(workspace: Path) -> None:
     uv(workspace, "lock")
     write(workspace / "pyproject.toml", WORKSPACE.replace('"my-lib",', '"my-lib", "iniconfig",'))
