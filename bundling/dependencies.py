@@ -36,9 +36,9 @@ class Dependencies:
         """
         source = self.project.requirements
         if source.name == "uv.lock":
-            return read_lock(self._export(), source, self.project.folder)
+            return read_lock(self._export(), source, self.project.folder, self.target.python)
         if source.suffix == ".toml" and source.name.startswith("pylock."):
-            return read_lock(_text(source), source, source.parent)
+            return read_lock(_text(source), source, source.parent, self.target.python)
         return self._resolve_anew()
 
     def build_wheel(self, folder: Path, output: Path) -> Path:

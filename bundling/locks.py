@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from bundling.errors import UnusableProject
 
+_REQUIRES_PYTHON: Final = re.compile(r"^requires-python[ \t]*=.*\n", re.MULTILINE)
+_BOUND: Final = re.compile(r"(?P<operator>>=|<)\s*3\.(?P<minor>\d+)(?P<patch>\.\d+)?")
 _PACKAGE: Final = re.compile(r"^[ \t]*\[\[[ \t]*packages[ \t]*\]\]", re.MULTILINE)
 
 
@@ -45,11 +47,14 @@ def read_resolution(lock: str, folder: Path) -> Resolution:
     return Resolution(pinned=tuple(pinned), local=local, markers={})
 
 
-def read_lock(lock: str, source: Path, folder: Path) -> Resolution:
+def read_lock(lock: str, source: Path, folder: Path, python: str) -> Resolution:
     """Read a lock for any target, from the file ``source``, whose paths are relative to ``folder``. Raises
-    ``UnusableProject``.
+    ``UnusableProject``, also when the lock is not for ``python`` (``3.13``).
     """
     packages = _packages(lock, source)
+    allowed = str(tomllib.loads(lock).get("requires-python", ""))
+    if not _allows(allowed, python):
+        raise UnusableProject(f"{source} is for Python {allowed}, and the bundle for {python}; name another --runtime")
     outside = [package for package in packages if "directory" in package or "archive" in package]
     if refused := [str(package.get("name")) for package in packages if "vcs" in package]:
         raise UnusableProject(
@@ -59,7 +64,8 @@ def read_lock(lock: str, source: Path, folder: Path) -> Resolution:
     return Resolution(
         pinned=tuple(_archive(package, folder) for package in outside if "archive" in package),
         local={package["name"]: _local(package, folder) for package in folders},
-        lock=without(lock, {package["name"] for package in outside}),
+        # uv would hold the Python that it runs on against what the lock is for, instead of the target's.
+        lock=_REQUIRES_PYTHON.sub("", without(lock, {package["name"] for package in outside}), count=1),
         markers={package["name"]: package["marker"] for package in folders if "marker" in package},
     )
 
@@ -74,6 +80,18 @@ def locked_version(lock: str, name: str) -> str | None:
     """The version of a package in a lock, where it states one."""
     packages = tomllib.loads(lock).get("packages", [])
     return next((package.get("version") for package in packages if package["name"] == name), None)
+
+
+def _allows(specifiers: str, python: str) -> bool:
+    """Whether the bounds leave a patch version of ``python``; what is no plain bound is left to the wheels."""
+    minor = int(python.partition(".")[2])
+    for bound in filter(None, map(_BOUND.fullmatch, map(str.strip, specifiers.split(",")))):
+        limit = int(bound["minor"])
+        if bound["operator"] == ">=" and minor < limit:
+            return False
+        if bound["operator"] == "<" and (minor > limit or (minor == limit and bound["patch"] in (None, ".0"))):
+            return False
+    return True
 
 
 def _packages(lock: str, source: Path) -> list[Any]:

@@ -168,8 +168,9 @@ def test_a_lock_that_is_not_up_to_date_is_refused(workspace: Path) -> None:
 def test_a_pylock_says_what_goes_in(workspace: Path, tmp_path: Path) -> None:
     lock = uv(workspace, "export", "--no-default-groups", "--format", "pylock.toml")
     (workspace / "uv.lock").unlink()
-    write(workspace / "pylock.toml", lock)
-    bundle = bundled(workspace)
+    newer = '">=3.12"' if host_target().python == "3.11" else '">=3.11"'  # than this Python, and not than the target's
+    write(workspace / "pylock.toml", lock.replace('">=3.11"', newer))
+    bundle = bundled(workspace, Target(python="3.13", architecture="arm64"))
     assert bundle.requirements == workspace / "pylock.toml"
     assert distributions(bundle) == {"my_lib-2.0", "six-1.17.0"}
 
