@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +17,11 @@ import pytest
 
 from bundling.binaries import library_platform
 from bundling.build import Bundle, BundleRequest, build
-from bundling.selection import select
+from bundling.sandbox import REGION, Conditions, make_sandbox
+from bundling.selection import function_environment, select
+from bundling.stamp import Stamp
 from bundling.target import LAMBDA_PYTHONS, Target, host_target
+from bundling.uv import find_uv
 from towpath.manifest import Manifest
 from towpath.resolve import resolve
 from towpath.topology import load_topology
@@ -122,3 +128,47 @@ def test_the_image_installs_from_what_was_copied_and_compiles_last() -> None:
     assert (IMAGE / "requirements.txt").read_text().splitlines()[0] == "/tmp/towpath[lambda]"
     assert [word for word, _ in instructions()][-2:] == ["RUN", "CMD"]
     assert "compileall" in runs[-1]
+
+
+def test_what_the_image_would_hold_answers_an_event(tmp_path: Path) -> None:
+    """The instructions, done in a folder that stands for the image's root, by uv in place of pip."""
+    image, function = tmp_path / "image", tmp_path / "function"
+    task = function / "task"
+    task.mkdir(parents=True)
+    python, uv = sys.executable, find_uv(tmp_path).executable
+    for word, rest in instructions():
+        if word == "COPY":
+            *sources, to = in_folder(rest, image, task).split()
+            for source in sources:
+                copy_into_image(ROOT / source, Path(to), exactly=not to.endswith("/"))
+        elif word == "RUN":
+            command = in_folder(rest, image, task).replace(
+                "pip install --no-cache-dir", f"{uv} pip install --python {python}"
+            )
+            command = command.replace("python -m compileall", f"{python} -m compileall")
+            requirements = image / "tmp" / "requirements.txt"
+            requirements.write_text((IMAGE / "requirements.txt").read_text().replace("/tmp/", f"{image}/tmp/"))
+            subprocess.run(["bash", "-ec", command], check=True, capture_output=True)
+    (name,) = manifest_of(IMAGE).subscriptions
+    stamp = Stamp(name=name, entry_point="lambda_runtime.entry.handler", target=HOST)
+    settings = function_environment(manifest_of(IMAGE), name, REGION)
+    with closing(make_sandbox(function, stamp, settings, Conditions())) as sandbox:
+        assert sandbox.wait_until_ready().error is None
+        record = json.loads((ROOT / "examples/compiled-dependency/event.json").read_text())
+        invoked = sandbox.invoke("event", record)
+    assert invoked.response == {"batchItemFailures": []}
+    assert "1 lines" in invoked.logs
+
+
+def in_folder(text: str, root: Path, task: Path) -> str:
+    return text.replace("/tmp/", f"{root}/tmp/").replace("${LAMBDA_TASK_ROOT}", str(task))
+
+
+def copy_into_image(source: Path, to: Path, *, exactly: bool) -> None:
+    """As COPY does: a folder's contents into a folder, a file into a folder whose name ends with a slash."""
+    if source.is_dir():
+        shutil.copytree(source, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        return
+    target = to if exactly else to / source.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
