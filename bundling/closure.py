@@ -60,7 +60,7 @@ class _Walk:
         self._tree = tree
         self._own = own
         self._importers: dict[str, str | None] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._told: set[str] = set()
 
     def problems(self, starts: Iterable[str]) -> Iterator[TowpathError]:
         waiting = deque[str]()
@@ -74,7 +74,7 @@ class _Walk:
                 if present is None:
                     yield from self._missing(module, found)
                 elif wrong := next((name for name in _parents(present) if name in unwanted), None):
-                    yield from self._once(ImportUnwanted(wrong, [*self._chain(module), wrong]), module, wrong)
+                    yield from self._once(wrong, ImportUnwanted(wrong, [*self._chain(module), wrong]))
                 else:
                     self._reach(present, module, waiting)
 
@@ -103,11 +103,12 @@ class _Walk:
             return
         if top in _ON_LAMBDA or (top not in self._own and self._is_there(top)):
             return
-        yield from self._once(ImportMissing(name, module, found.line), module, name)
+        yield from self._once(name, ImportMissing(name, module, found.line))
 
-    def _once(self, problem: TowpathError, module: str, name: str) -> Iterator[TowpathError]:
-        if (module, name) not in self._told:
-            self._told.add((module, name))
+    def _once(self, name: str, problem: TowpathError) -> Iterator[TowpathError]:
+        """The first problem with a name: the walk is by breadth, so that it has the shortest chain."""
+        if name not in self._told:
+            self._told.add(name)
             yield problem
 
     def _chain(self, module: str) -> list[str]:

@@ -152,3 +152,15 @@ def test_modules_that_import_each_other_come_to_an_end(tmp_path: Path) -> None:
 
 def test_a_module_of_a_newer_python_is_left_alone(tmp_path: Path) -> None:
     assert problems(tmp_path, {"app/work.py": "import app.other", "app/other.py": "not python at all"}) == []
+
+
+def test_what_many_modules_import_is_told_once_with_the_shortest_chain(tmp_path: Path) -> None:
+    files = {
+        "app/__init__.py": "",
+        "app/work.py": "import app.far, aws_cdk, gone",
+        "app/far.py": "import aws_cdk, gone",
+        "aws_cdk/__init__.py": "",
+    }
+    unwanted, missing = problems(tmp_path, files)
+    assert ": app.work imports aws_cdk;" in unwanted
+    assert missing.startswith("app.work, line 1, imports gone")
