@@ -14,7 +14,7 @@ from typing import Final
 from bundling.bytecode import find_interpreter
 from bundling.errors import InterpreterMissing, UnusableProject, UvFailed, WheelMissing, raise_all
 from bundling.locks import Resolution, locked_version, read_lock, read_resolution, without
-from bundling.project import Project
+from bundling.project import Project, distribution_name
 from bundling.target import Target, host_target
 from bundling.uv import Uv, this_python
 from bundling.wheels import explained, for_target, missing_wheel, nearest
@@ -62,10 +62,8 @@ class Dependencies:
         """
         if resolution.lock:
             self._install_lock(resolution.lock, tree)
-        built = [
-            f"{name} @ {wheel.as_uri()}" + (f" ; {marker}" if (marker := resolution.markers.get(name)) else "")
-            for name, wheel in sorted(wheels.items())
-        ]
+        markers = {distribution_name(name): f" ; {marker}" for name, marker in resolution.markers.items()}
+        built = [f"{name} @ {wheel.as_uri()}{markers.get(name, '')}" for name, wheel in sorted(wheels.items())]
         resolved_file, built_file = tree.with_name("resolved.txt"), tree.with_name("built.txt")
         resolved_file.write_text("\n".join([*resolution.pinned, *built]), encoding="utf-8")
         built_file.write_text("\n".join(built), encoding="utf-8")

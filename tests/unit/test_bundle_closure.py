@@ -72,13 +72,26 @@ def test_what_is_not_imported_at_once_does_not_count(text: str) -> None:
         "try:\n  import a\nexcept:\n  pass",
         "try:\n  pass\nexcept ImportError:\n  import a",
         "for x in y:\n  import a",
+        "for x in y:\n  pass\nelse:\n  import a",
+        "while x:\n  import a",
+        "with suppress(ImportError):\n  import a",
+        "try:\n  import a\nexcept ValueError:\n  pass\nexcept ImportError:\n  pass",
+        "try:\n  pass\nexcept ImportError:\n  pass\nelse:\n  import a",
+        "if x:\n  try:\n    import a\n  except ValueError:\n    pass",
     ],
 )
 def test_an_import_under_a_condition_may_not_happen(text: str) -> None:
     assert [found_import.is_certain for found_import in found(text)] == [False]
 
 
-@pytest.mark.parametrize("text", ["class C:\n  import a", "try:\n  import a\nexcept ValueError:\n  pass"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class C:\n  import a",
+        "try:\n  import a\nexcept ValueError:\n  pass",
+        "try:\n  pass\nexcept ImportError:\n  pass\nfinally:\n  import a",
+    ],
+)
 def test_other_blocks_import_for_certain(text: str) -> None:
     assert [found_import.is_certain for found_import in found(text)] == [True]
 
@@ -164,3 +177,27 @@ def test_what_many_modules_import_is_told_once_with_the_shortest_chain(tmp_path:
     unwanted, missing = problems(tmp_path, files)
     assert ": app.work imports aws_cdk;" in unwanted
     assert missing.startswith("app.work, line 1, imports gone")
+
+
+def test_a_package_runs_before_its_modules(tmp_path: Path) -> None:
+    (told,) = problems(
+        tmp_path, {"app/__init__.py": "", "app/sub/__init__.py": "import gone", "app/sub/work.py": ""}, "app.sub.work:f"
+    )
+    assert told.startswith("app.sub, line 1, imports gone")
+
+
+@pytest.mark.parametrize(
+    "text", ["import compression.zstd", "import annotationlib", "import dateutil.tz", "import json.gone"]
+)
+def test_what_python_or_lambda_has_is_not_missed(tmp_path: Path, text: str) -> None:
+    assert problems(tmp_path, {"app/work.py": text}) == []
+
+
+def test_a_compiled_package_is_there_and_not_read(tmp_path: Path) -> None:
+    files = {"app/work.py": "from app import fast, __about__", "app/fast.abi3.so": "\x00", "app/__about__.py": ""}
+    assert problems(tmp_path, files | {"app/__init__.py": ""}) == []
+
+
+def test_towpaths_own_module_that_was_left_out_is_told(tmp_path: Path) -> None:
+    (told,) = problems(tmp_path, {"app/work.py": "from towpath.topology import load_topology"})
+    assert told.startswith("app.work, line 1, imports towpath.topology, which the bundle would not have")
