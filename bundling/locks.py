@@ -13,6 +13,7 @@ from typing import Any, Final
 from bundling.errors import UnusableProject
 
 _REQUIRES_PYTHON: Final = re.compile(r"^requires-python[ \t]*=.*\n", re.MULTILINE)
+_WHEEL_PATH: Final = re.compile(r'(?P<key>\bpath[ \t]*=[ \t]*)"(?P<path>[^"]*)"')
 _BOUND: Final = re.compile(r"(?P<operator>>=|<)\s*3\.(?P<minor>\d+)(?P<patch>\.\d+)?")
 _PACKAGE: Final = re.compile(r"^[ \t]*\[\[[ \t]*packages[ \t]*\]\]", re.MULTILINE)
 
@@ -64,8 +65,7 @@ def read_lock(lock: str, source: Path, folder: Path, python: str) -> Resolution:
     return Resolution(
         pinned=tuple(_archive(package, folder) for package in outside if "archive" in package),
         local={package["name"]: _local(package, folder) for package in folders},
-        # uv would hold the Python that it runs on against what the lock is for, instead of the target's.
-        lock=_REQUIRES_PYTHON.sub("", without(lock, {package["name"] for package in outside}), count=1),
+        lock=_movable(without(lock, {package["name"] for package in outside}), folder),
         markers={package["name"]: package["marker"] for package in folders if "marker" in package},
     )
 
@@ -80,6 +80,14 @@ def locked_version(lock: str, name: str) -> str | None:
     """The version of a package in a lock, where it states one."""
     packages = tomllib.loads(lock).get("packages", [])
     return next((package.get("version") for package in packages if package["name"] == name), None)
+
+
+def _movable(lock: str, folder: Path) -> str:
+    """The lock as it can be installed from anywhere, and by any Python: with whole paths of wheels, and without the
+    Python that it is for, since uv would hold its own against that and not the target's.
+    """
+    whole = _WHEEL_PATH.sub(lambda match: f'{match["key"]}"{(folder / match["path"]).resolve()}"', lock)
+    return _REQUIRES_PYTHON.sub("", whole, count=1)
 
 
 def _allows(specifiers: str, python: str) -> bool:

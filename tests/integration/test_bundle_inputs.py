@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -83,9 +84,10 @@ def workspace(project: Path) -> Path:
     return project
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+    return path.name
 
 
 def bundled(project: Path, target: Target | None = None, requirements: Path | None = None) -> Bundle:
@@ -173,6 +175,15 @@ def test_a_pylock_says_what_goes_in(workspace: Path, tmp_path: Path) -> None:
     bundle = bundled(workspace, Target(python="3.13", architecture="arm64"))
     assert bundle.requirements == workspace / "pylock.toml"
     assert distributions(bundle) == {"my_lib-2.0", "six-1.17.0"}
+
+
+def test_a_pylock_may_name_wheels_beside_it(project: Path, index: Path) -> None:
+    (wheel,) = index.glob("*.whl")
+    lock = uv(project, "pip", "compile", "--format", "pylock.toml", write(project / "in.txt", "aws-lambda-powertools"))
+    path = os.path.relpath(wheel, project)
+    package = f'[[packages]]\nname = "towpath"\nversion = "0.1.0"\nwheels = [{{ path = "{path}", hashes = {{}} }}]\n'
+    write(project / "pylock.toml", f"{lock}\n{package}")
+    assert distributions(bundled(project)) == set()
 
 
 def test_a_pylock_whose_hash_is_not_that_of_the_package_is_refused(project: Path, index: Path) -> None:
