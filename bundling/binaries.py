@@ -18,6 +18,7 @@ _MACH_O_CPUS: Final = {0x01000007: "x86_64", 0x0100000C: "arm64"}
 _WINDOWS: Final = b"MZ"
 # Python's names of extension modules: the tag of its ABI (PEP 3149), where "abi3" is any Python 3's.
 _PYTHON: Final = re.compile(r"\.(?:cpython-3(?P<minor>\d+)(?P<flags>[a-z]*)|(?P<other>(?:pypy|graalpy)\d*))(?=[.-])")
+_SINCE: Final = {"GLIBC_ABI_DT_RELR": (2, 36)}  # what no number names: glibc 2.36's release notes
 _MUSL: Final = "libc.musl-"
 # What AWS's base images for Python have, both the processes' own and what the manylinux standard lets wheels expect
 # (PEP 600), but for a desktop's libraries (X11, GL, GLib), which they do not have.
@@ -112,5 +113,5 @@ def _versions(elf: Elf, prefix: str) -> Iterator[tuple[int, ...]]:
     """The numbers of the versions so named that are needed of the system's libraries, not of a wheel's own copies."""
     for library, version in elf.versions:
         name, _, number = version.partition("_")
-        if name == prefix and (prefix != "GLIBCXX" or library == "libstdc++.so.6") and number[:1].isdigit():
-            yield tuple(int(part) for part in number.split(".") if part.isdigit())
+        if name == prefix and (prefix != "GLIBCXX" or library == "libstdc++.so.6"):
+            yield _SINCE.get(version) or tuple(int(part) for part in number.split(".") if part.isdigit())

@@ -61,7 +61,7 @@ def test_a_library_of_macos_is_fine_on_macos_alone(tmp_path: Path) -> None:
 
 
 def test_a_library_that_needs_a_newer_c_library_than_lambdas_is_found(tmp_path: Path) -> None:
-    needs = [("libc.so.6", ["GLIBC_2.17", "GLIBC_2.38"]), ("libm.so.6", ["GLIBC_2.29", "GLIBC_PRIVATE"])]
+    needs = [("libc.so.6", ["GLIBC_2.17", "GLIBC_2.38", "GLIBC_2.36"]), ("libm.so.6", ["GLIBC_2.29", "GLIBC_PRIVATE"])]
     assert findings(tmp_path, ARM, a__so=library(0xB7, ["libc.so.6"], needs)) == (
         "a.so needs GLIBC_2.38, and Lambda's python3.13 has GLIBC_2.34",
     )
@@ -121,3 +121,12 @@ def test_a_library_that_neither_the_bundle_nor_lambda_has_is_told(tmp_path: Path
     told = ("cv.so needs libGL.so.1, which neither the bundle nor Lambda has",)
     assert missing_libraries(files, ARM) == told
     assert missing_libraries(files, Target(python="3.13", architecture="arm64", system="darwin")) == ()
+
+
+def test_a_library_with_packed_relocations_needs_the_c_library_that_brought_them(tmp_path: Path) -> None:
+    found = findings(tmp_path, ARM, a__so=library(0xB7, [], [("libc.so.6", ["GLIBC_ABI_DT_RELR"])]))
+    assert found == ("a.so needs GLIBC_2.36, and Lambda's python3.13 has GLIBC_2.34",)
+
+
+def test_what_the_loader_does_not_load_may_be_anything(tmp_path: Path) -> None:
+    assert findings(tmp_path, ARM, libc__so=b"GROUP ( libc.so.6 )", tool=elf(0x3E), notes__txt=b"MZ") == ()
