@@ -23,7 +23,6 @@ from local_transport.dialects.advisory import (
     HOLD_TOPOLOGY,
     OWN_TOPOLOGY,
     QUEUE_PUBLISHERS,
-    SHARE_TOPOLOGY,
     SHARE_TOPOLOGY_ALONE,
     TRY_TO_SWEEP,
     publishing_locks,
@@ -140,6 +139,7 @@ class PostgreSql:
 
     makes_own_schema = False
     keeps_entries = True
+    is_remote = True
     looks_before_it_locks = False
 
     def __init__(self) -> None:
@@ -238,13 +238,9 @@ class PostgreSql:
         """An insert with ON CONFLICT."""
         return postgresql.insert(table)
 
-    def share_topology(self, connection: Connection) -> None:
-        """A shared advisory lock until the transaction ends."""
-        connection.execute(SHARE_TOPOLOGY)
-
     def share_topology_for_caller(self, connection: Connection) -> None:
-        """The same lock alone. Above READ COMMITTED also a look at whether the snapshot still has what is applied:
-        PostgreSQL refuses to lock a row that was changed since.
+        """A shared advisory lock until the transaction ends. Above READ COMMITTED also a look at whether the snapshot
+        still has what is applied: PostgreSQL refuses to lock a row that was changed since.
         """
         if getattr(connection.connection.dbapi_connection, "autocommit", False):
             raise ValueError(NO_TRANSACTION)
@@ -267,8 +263,8 @@ class PostgreSql:
         return bool(connection.scalar(TRY_TO_SWEEP))
 
     def lacks_tables(self, error: BaseException) -> bool:
-        """Undefined table or column."""
-        return getattr(error, "sqlstate", None) in ("42P01", "42703")  # undefined table, undefined column
+        """Undefined table, column or function."""
+        return getattr(error, "sqlstate", None) in ("42P01", "42703", "42883")  # undefined table, column, function
 
     def is_trouble(self, error: BaseException) -> bool:
         """Operational trouble."""

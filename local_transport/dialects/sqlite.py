@@ -124,6 +124,7 @@ class Sqlite:
 
     makes_own_schema = True
     keeps_entries = False
+    is_remote = False
     looks_before_it_locks = True
 
     def __init__(self) -> None:
@@ -215,9 +216,6 @@ class Sqlite:
     def insert(self, table: sa.Table) -> Insert:
         """An insert with ON CONFLICT."""
         return sqlite.insert(table)
-
-    def share_topology(self, connection: Connection) -> None:
-        """Nothing to do: a writing transaction is alone."""
 
     def share_topology_for_caller(self, connection: Connection) -> None:
         """A statement that changes nothing makes the transaction the writer before it reads what is applied."""
