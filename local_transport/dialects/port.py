@@ -123,6 +123,9 @@ class Signals(Protocol):
     def announce(self, connection: Connection, text: str) -> None:
         """Have every process hear ``text`` once the transaction of ``connection`` is committed."""
 
+    def announce_now(self, connection: Connection, text: str) -> None:
+        """Have every process hear ``text``, by a connection that is for ``reading`` and did nothing else."""
+
     def end(self) -> None:
         """Let ``hear`` end, now and from now on. For any thread."""
 
