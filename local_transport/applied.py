@@ -12,7 +12,6 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from local_transport.dialects.sharing import SharedRevision
 from local_transport.tables import subscription, topic, topology
 from towpath.errors import InvalidManifest, SubscriptionNotFound, did_you_mean
 from towpath.filters import FilterPolicy
@@ -20,7 +19,6 @@ from towpath.manifest import Manifest
 from towpath.records import read_json_record
 from towpath.settlement import SubscriptionPolicy
 
-_SHARED = sa.select(SharedRevision())
 _REVISION = sa.select(topology.c.revision, topology.c.fingerprint)
 _TOPICS = sa.select(topic.c.id, topic.c.name, topic.c.policy).where(topic.c.removed_at.is_(None))
 _SUBSCRIPTIONS = sa.select(subscription).where(subscription.c.removed_at.is_(None)).order_by(subscription.c.id)
@@ -153,16 +151,7 @@ class TopologyReader:
     def current(self, connection: Connection) -> AppliedTopology:
         """What is applied now, as ``connection`` sees it; ``InvalidManifest`` when this version cannot read that."""
         row = connection.execute(_REVISION).one_or_none()
-        return self._at(connection, 0 if row is None else row.revision)
-
-    def shared(self, connection: Connection) -> AppliedTopology:
-        """The same, in a transaction of our own; nobody applies another until that ends.
-
-        The transaction waits for no lock longer than ``LOCK_SECONDS`` from here on.
-        """
-        return self._at(connection, connection.scalar(_SHARED) or 0)
-
-    def _at(self, connection: Connection, revision: int) -> AppliedTopology:
+        revision = 0 if row is None else row.revision
         last = self._last
         if revision != last.revision:
             last = _read(connection, revision)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from local_transport.applied import AppliedTopic, AppliedTopology, TopologyReader
+from local_transport.applied import AppliedTopic, TopologyReader
 from local_transport.auditing import record
 from local_transport.changes import CHOSEN, drop
 from local_transport.connections import Database, run_again
@@ -71,17 +71,18 @@ class Editor:
 
     def _replay_once(self, delivery_id: str, wanted: sa.Select[Any], payload: JsonValue, warrant: Warrant) -> str:
         with self._database.writing() as connection:
-            applied = self._reader.shared(connection)
+            self._database.dialect.share_topology(connection)
             row = connection.execute(wanted).one_or_none()
             if row is None:
                 raise DeliveryNotFound(delivery_id, "dead letter")
-            new_id = self._published(connection, applied, row, payload)
+            new_id = self._published(connection, row, payload)
             self._discard(connection, delivery_id, row, warrant)
             details = {"message": str(row.message_id), "new_message": new_id}
             record(connection, warrant, "replay edited", delivery_id, details)
             return new_id
 
-    def _published(self, connection: Connection, applied: AppliedTopology, row: Row[Any], payload: JsonValue) -> str:
+    def _published(self, connection: Connection, row: Row[Any], payload: JsonValue) -> str:
+        applied = self._reader.current(connection)
         target = applied.subscriptions[row.subscription]
         topic = applied.topics[target.policy.topic]
         alone = AppliedTopic(

@@ -17,7 +17,7 @@ from local_transport.delivering import Deliveries, LaneWriting, fan_out, ordered
 from local_transport.dialects import Dialect
 from local_transport.dialects.columns import MESSAGE_ID, Now
 from local_transport.dialects.port import Columns
-from local_transport.shortcut import BYTES, ROWS, Shortcut, common_way
+from local_transport.shortcut import BYTES, ROWS, Shortcut
 from local_transport.tables import message, unwanted
 from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources
@@ -54,7 +54,7 @@ class DatabasePublisher:
         self._sources = sources
         self._wakeups = wakeups
         self._writer = _Writer(database.dialect)
-        self._shortcut = Shortcut(database) if database.dialect.is_remote else None
+        self._shortcut = Shortcut(database)
 
     def publish(
         self, topic: str, messages: Sequence[NewMessage], connection: Connection | None = None
@@ -71,22 +71,21 @@ class DatabasePublisher:
             return []
         if connection is not None:
             self._database.dialect.share_topology_for_caller(connection)
-            applied = self._reader.current(connection)
-            written = self._write(connection, applied, checked, self._writer.deliveries.touch_lanes)
+            written = self._write(connection, checked, self._writer.deliveries.touch_lanes)
             self._wakeups.due_at_commit(connection, written.subscriptions)
             return written.results
-        return self._at_once(checked, self._shortcut) if self._shortcut is not None else self._in_steps(checked)
+        return self._at_once(checked)
 
-    def _at_once(self, checked: Checked, shortcut: Shortcut) -> list[PublishResult]:
+    def _at_once(self, checked: Checked) -> list[PublishResult]:
         """In one statement if that can be; in steps what it cannot do: ids that are taken, a topology not seen yet."""
-        way = common_way(checked)
+        way = self._shortcut.way_of(checked)
         if way is None:
             return self._in_steps(checked)
         try:
-            left = run_again(lambda: shortcut.publish(checked, way))
+            left = run_again(lambda: self._shortcut.publish(checked, way))
         except TransportUnavailable as error:
             return _unavailable(checked, error)
-        if len(left) == len(checked.drafts):
+        if left is None or len(left) == len(checked.drafts):
             return self._in_steps(checked)
         self._wakeups.due(way.subscriptions)
         results = dict(checked.rejected)
@@ -111,8 +110,8 @@ class DatabasePublisher:
 
     def _publish_once(self, checked: Checked) -> _Written:
         with self._database.writing() as connection:
-            applied = self._reader.shared(connection)
-            return self._write(connection, applied, checked, self._writer.deliveries.have_lanes)
+            self._database.dialect.share_topology(connection)
+            return self._write(connection, checked, self._writer.deliveries.have_lanes)
 
     def publish_to(self, connection: Connection, topic: str, target: AppliedTopic, new: NewMessage) -> PublishResult:
         """Publish one message to just what ``target`` has, in a transaction of our own that shares the topology."""
@@ -122,9 +121,8 @@ class DatabasePublisher:
             return checked.rejected[0]
         return self._writer.write(connection, target, checked.drafts, self._writer.deliveries.have_lanes).by_position[0]
 
-    def _write(
-        self, connection: Connection, applied: AppliedTopology, checked: Checked, lanes: LaneWriting
-    ) -> _Written:
+    def _write(self, connection: Connection, checked: Checked, lanes: LaneWriting) -> _Written:
+        applied = self._reader.current(connection)
         if applied.revision != checked.revision:
             checked = check(applied, checked.topic, checked.messages, checked.ids, self._sources)
         if checked.target is None or not checked.drafts:

@@ -16,9 +16,8 @@ from local_transport.checking import Checked, Draft
 from local_transport.connections import Database
 from local_transport.delivering import wants
 from local_transport.dialects.columns import MESSAGE_ID, Moment, Now, moment
-from local_transport.dialects.port import Change
-from local_transport.dialects.sharing import shared_revision
-from local_transport.tables import delivery, message
+from local_transport.dialects.port import Change, SharingPlan
+from local_transport.tables import delivery, message, topology
 
 ROWS: Final = 1_000  # messages in one statement, and
 BYTES: Final = 4_000_000  # of bodies, so that a call of any size needs only so much memory at once
@@ -35,7 +34,7 @@ class Way:
     expires: datetime | None
 
 
-def common_way(checked: Checked) -> Way | None:
+def _common_way(checked: Checked) -> Way | None:
     """The way of all drafts of a call; ``None`` where they need more than to be inserted with equal deliveries."""
     target, drafts = checked.target, checked.drafts
     if target is None or not drafts or len(drafts) > ROWS or not _are_simple(drafts):
@@ -82,25 +81,34 @@ class Shortcut:
         self._new = dialect.batch("new", {"position": sa.Integer(), "id": MESSAGE_ID, "body": sa.Text()})
         self._to = dialect.batch("to", {"subscription": sa.Integer()})
         insert = self._message_insert()
-        self._publish = dialect.plan(Change(change=insert, then=[self._delivery_insert], read=self._left))
+        change = Change(change=insert, then=[self._delivery_insert], read=self._left)
+        self._plan: SharingPlan | None = dialect.sharing_plan(change)
 
-    def publish(self, checked: Checked, way: Way) -> set[str]:
+    def way_of(self, checked: Checked) -> Way | None:
+        """How to publish the call here; ``None`` where it takes several statements."""
+        return None if self._plan is None else _common_way(checked)
+
+    def publish(self, checked: Checked, way: Way) -> set[str] | None:
         """Publish the drafts, which go ``way``, in a transaction of our own; answers the ids that were not new.
 
-        All of them are answered, and nothing is done, where another revision of the topology is applied.
+        All of them are answered, and nothing is done, where another revision of the topology is applied. ``None``:
+        there is no such way here, and nothing was done.
         """
+        if self._plan is None:
+            return None
         rows = [(draft.position, draft.id, draft.prepared.body) for draft in checked.drafts]
         parameters = self._new.bind(rows) | self._to.bind([(subscription,) for subscription in way.subscriptions])
         parameters |= {"topic": way.topic, "revision": checked.revision, "count": len(rows)}
         parameters |= {"due": way.due, "expires": way.expires}
-        with self._database.changing() as connection:
-            return {row.id for row in self._publish.run(connection, parameters)}
+        with self._database.translated():
+            left = self._plan.run(self._database.engine, parameters)
+        return None if left is None else {message_id for (message_id,) in left}
 
     def _message_insert(self) -> UpdateBase:
         rows = self._new.rows.c
         new = (
             sa.select(rows.id, Now(), sa.bindparam("topic", type_=sa.Integer()), rows.body)
-            .where(shared_revision() == sa.bindparam("revision", type_=sa.BigInteger()))
+            .where(sa.select(topology.c.revision).scalar_subquery() == sa.bindparam("revision", type_=sa.BigInteger()))
             .order_by(rows.position)  # ordinals are drawn in this order
         )
         insert = self._database.dialect.insert(message).from_select(["id", "published_at", "topic_id", "body"], new)

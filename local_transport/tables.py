@@ -20,7 +20,6 @@ from local_transport.dialects.columns import (
     only_where,
     stored,
 )
-from local_transport.dialects.sharing import with_shared_revision
 
 SCHEMA_VERSION: Final = "0002"  # the newest revision in migrations/versions
 VERSION_TABLE: Final = "towpath_schema_version"
@@ -30,15 +29,13 @@ metadata: Final = sa.MetaData()
 # --- The applied topology: written by apply, read often, small ---------------------------------------------------
 
 # One row (id 1): which revision is applied, and the fingerprint of the manifest that it came from.
-topology: Final = with_shared_revision(
-    Table(
-        "towpath_topology",
-        metadata,
-        Column("id", SmallInteger, primary_key=True, autoincrement=False),
-        Column("revision", BigInteger, nullable=False),
-        Column("fingerprint", Text, nullable=False),
-        Column("applied_at", Moment, nullable=False),
-    )
+topology: Final = Table(
+    "towpath_topology",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("applied_at", Moment, nullable=False),
 )
 
 # Topics and subscriptions are never deleted, only marked removed: messages and history go on naming them.

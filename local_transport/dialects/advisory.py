@@ -19,18 +19,13 @@ _TOPOLOGY, _SWEEP = 1, 2
 
 # The lock wait is bounded for this transaction alone; the target list of a SELECT is evaluated from left to right.
 _BOUNDED_WAIT: Final = sa.func.set_config("lock_timeout", f"{LOCK_SECONDS}s", sa.true())
+SHARE_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock_shared(_SPACE, _TOPOLOGY))
 SHARE_TOPOLOGY_ALONE: Final = sa.select(
     sa.func.current_setting("transaction_isolation"), sa.func.pg_advisory_xact_lock_shared(_SPACE, _TOPOLOGY)
 )
 HOLD_TOPOLOGY: Final = sa.select(sa.literal(1)).select_from(sa.table("towpath_topology")).with_for_update(read=True)
 OWN_TOPOLOGY: Final = sa.select(_BOUNDED_WAIT, sa.func.pg_advisory_xact_lock(_SPACE, _TOPOLOGY))
 TRY_TO_SWEEP: Final = sa.select(sa.func.pg_try_advisory_xact_lock(_SPACE, _SWEEP))
-
-
-def share_topology() -> str:
-    """What a function of the schema selects to share the topology."""
-    bounded = f"set_config('lock_timeout', '{LOCK_SECONDS}s', true)"
-    return f"{bounded}, pg_advisory_xact_lock_shared({_SPACE}, {_TOPOLOGY})"
 
 
 # --- Publishers of one lane, one after another -------------------------------------------------------------------

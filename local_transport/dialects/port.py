@@ -69,6 +69,20 @@ class Plan(Protocol):
         """Make the change; answers what is read, or the rows that were changed."""
 
 
+class SharingPlan(Protocol):
+    """A ``Change`` made ready to run by itself, in one round trip, while the topology is kept as it is.
+
+    It sees everything that was committed before it had the topology's lock.
+    """
+
+    def run(self, engine: Engine, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
+        """Make the change, durable at the end; answers what is read about it, as the driver gives it.
+
+        It waits for no lock longer than ``LOCK_SECONDS``. ``None``: it cannot be run here, and nothing was done. Raises
+        the driver's own errors.
+        """
+
+
 class Statement:
     """A statement that takes from a mapping the parameters that it has."""
 
@@ -140,7 +154,6 @@ class Dialect(Protocol):
     """One kind of database."""
 
     makes_own_schema: bool  # an empty one is given its tables at the first connect
-    is_remote: bool  # each statement is a round trip, and a plan is one statement
     keeps_entries: bool  # an index keeps what was deleted for as long as an old transaction may look at it
     looks_before_it_locks: bool  # a change locks everything, so first look whether there is anything to change
 
@@ -168,15 +181,23 @@ class Dialect(Protocol):
     def plan(self, change: Change | Choice) -> Plan:
         """``change`` made ready."""
 
+    def sharing_plan(self, change: Change) -> SharingPlan | None:
+        """``change`` made ready to be run by itself; ``None`` where several statements are as quick as one."""
+
     def insert(self, table: sa.Table) -> Insert:
         """An insert that can say what to do on conflict."""
 
-    def share_topology_for_caller(self, connection: Connection) -> None:
-        """Keep the applied topology as it is until somebody else's transaction ends, whose settings are left alone.
+    def share_topology(self, connection: Connection) -> None:
+        """Keep the applied topology as it is until the transaction ends; others may do the same.
 
-        For transactions of our own there is ``SharedRevision``. Raises ``ValueError`` when there is no transaction,
-        since every statement is committed by itself, and the database's own error when the transaction sees a moment at
-        which another topology was applied.
+        The transaction waits for no lock longer than ``LOCK_SECONDS`` from here on.
+        """
+
+    def share_topology_for_caller(self, connection: Connection) -> None:
+        """The same in somebody else's transaction, whose settings are left alone.
+
+        Raises ``ValueError`` when there is none, since every statement is committed by itself, and the database's own
+        error when the transaction sees a moment at which another topology was applied.
         """
 
     def queue_publishers(self, connection: Connection, lanes: Collection[tuple[int, int]]) -> None:
@@ -192,7 +213,7 @@ class Dialect(Protocol):
         """Whether this transaction is now the only one that sweeps."""
 
     def lacks_tables(self, error: BaseException) -> bool:
-        """Whether ``error`` says that a table, a column or a function is not there."""
+        """Whether ``error`` says that a table or column is not there."""
 
     def is_trouble(self, error: BaseException) -> bool:
         """Whether ``error`` tells of the server, the connection or the file, and not of a wrong statement."""

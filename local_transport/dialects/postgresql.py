@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import psycopg
 import sqlalchemy as sa
@@ -23,6 +23,7 @@ from local_transport.dialects.advisory import (
     HOLD_TOPOLOGY,
     OWN_TOPOLOGY,
     QUEUE_PUBLISHERS,
+    SHARE_TOPOLOGY,
     SHARE_TOPOLOGY_ALONE,
     TRY_TO_SWEEP,
     publishing_locks,
@@ -39,6 +40,7 @@ from local_transport.dialects.port import (
     Insert,
     Plan,
     Rows,
+    SharingPlan,
     Signals,
     Statement,
     wakeups_are_on,
@@ -118,18 +120,58 @@ class _UnnestBatch:
         return {name: array_of(kind, values) for (name, kind), values in found}
 
 
-class _OneStatement:
+def _in_one(planned: Change | Choice) -> sa.Select[Any] | sa.CompoundSelect[Any]:
     """A change and all that follows as one statement with common table expressions."""
+    change = planned if isinstance(planned, Change) else planned.change(planned.choose.cte("chosen"))
+    changed = change.change.cte("changed")
+    read = sa.select(changed) if change.read is None else change.read(changed)
+    return read.add_cte(*(follow(changed).cte(f"then_{i}") for i, follow in enumerate(change.then)))
+
+
+class _OneStatement:
+    """A plan as one statement."""
 
     def __init__(self, planned: Change | Choice) -> None:
-        change = planned if isinstance(planned, Change) else planned.change(planned.choose.cte("chosen"))
-        changed = change.change.cte("changed")
-        read = sa.select(changed) if change.read is None else change.read(changed)
-        follows = [follow(changed).cte(f"then_{i}") for i, follow in enumerate(change.then)]
-        self._statement = Statement(read.add_cte(*follows), _SQL)
+        self._statement = Statement(_in_one(planned), _SQL)
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
         return self._statement.run(connection, parameters).all()
+
+
+class _SharingStatement:
+    """The lock and then the change, in one pipeline, which is one transaction.
+
+    The lock comes as a statement of its own, since a statement sees what was committed before it began. Both go to the
+    driver as they are: what SQLAlchemy does for each statement takes longer than the server does for a small one.
+    """
+
+    def __init__(self, change: Change, dialect: PostgreSql) -> None:
+        self._dialect = dialect
+        self._share = str(SHARE_TOPOLOGY.compile(dialect=_SQL, compile_kwargs={"literal_binds": True}))
+        self._change = str(_in_one(change).compile(dialect=_SQL))
+
+    def run(self, engine: Engine, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
+        pooled = engine.raw_connection()
+        try:
+            driver = cast("psycopg.Connection[tuple[Any, ...]]", pooled.driver_connection)
+            if not self._dialect.pipelines(driver):
+                return None
+            driver.autocommit = True
+            try:
+                with driver.pipeline():
+                    driver.execute(self._share)
+                    return driver.execute(self._change, parameters).fetchall()
+            except psycopg.Error as error:
+                lost = driver.closed or self._dialect.is_stuck(error)
+                pooled.invalidate(error)  # psycopg may take a statement for prepared that the server has skipped
+                if lost:
+                    engine.dispose()  # as SQLAlchemy does: what ended this connection has ended the others
+                raise
+            finally:
+                if not driver.closed:
+                    driver.autocommit = False
+        finally:
+            pooled.close()
 
 
 class PostgreSql:
@@ -139,7 +181,6 @@ class PostgreSql:
 
     makes_own_schema = False
     keeps_entries = True
-    is_remote = True
     looks_before_it_locks = False
 
     def __init__(self) -> None:
@@ -166,7 +207,7 @@ class PostgreSql:
 
         @event.listens_for(engine, "handle_error")
         def _give_up(context: ExceptionContext) -> None:
-            if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+            if self.is_stuck(context.original_exception):
                 context.is_disconnect = True  # the pool makes new connections, to where writes are taken by now
 
         @event.listens_for(engine, "do_connect")
@@ -186,6 +227,14 @@ class PostgreSql:
             connection.rollback()
 
         return engine
+
+    def pipelines(self, connection: psycopg.Connection[Any]) -> bool:
+        """Whether statements can be sent together, each to see what is committed by then: in autocommit."""
+        return self._reads_committed and psycopg.Pipeline.is_supported() and not connection.closed
+
+    def is_stuck(self, error: BaseException) -> bool:
+        """Whether the connection is of no use although it is open: its server takes no writes any more."""
+        return getattr(error, "sqlstate", None) == _READ_ONLY
 
     def signals(self, url: URL, engine: Engine) -> Signals | None:
         """LISTEN and NOTIFY, on the server that ``listen`` in the query names; none with ``wakeups=off``."""
@@ -234,13 +283,21 @@ class PostgreSql:
         """The change, made ready."""
         return _OneStatement(change)
 
+    def sharing_plan(self, change: Change) -> SharingPlan | None:
+        """The change, made ready to be run in a pipeline."""
+        return _SharingStatement(change, self)
+
     def insert(self, table: sa.Table) -> Insert:
         """An insert with ON CONFLICT."""
         return postgresql.insert(table)
 
+    def share_topology(self, connection: Connection) -> None:
+        """A shared advisory lock until the transaction ends."""
+        connection.execute(SHARE_TOPOLOGY)
+
     def share_topology_for_caller(self, connection: Connection) -> None:
-        """A shared advisory lock until the transaction ends. Above READ COMMITTED also a look at whether the snapshot
-        still has what is applied: PostgreSQL refuses to lock a row that was changed since.
+        """The same lock alone. Above READ COMMITTED also a look at whether the snapshot still has what is applied:
+        PostgreSQL refuses to lock a row that was changed since.
         """
         if getattr(connection.connection.dbapi_connection, "autocommit", False):
             raise ValueError(NO_TRANSACTION)
@@ -263,8 +320,8 @@ class PostgreSql:
         return bool(connection.scalar(TRY_TO_SWEEP))
 
     def lacks_tables(self, error: BaseException) -> bool:
-        """Undefined table, column or function."""
-        return getattr(error, "sqlstate", None) in ("42P01", "42703", "42883")  # undefined table, column, function
+        """Undefined table or column."""
+        return getattr(error, "sqlstate", None) in ("42P01", "42703")  # undefined table, undefined column
 
     def is_trouble(self, error: BaseException) -> bool:
         """Operational trouble."""

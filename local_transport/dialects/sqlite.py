@@ -35,6 +35,7 @@ from local_transport.dialects.port import (
     Insert,
     Plan,
     Rows,
+    SharingPlan,
     Signals,
     Statement,
     wakeups_are_on,
@@ -124,7 +125,6 @@ class Sqlite:
 
     makes_own_schema = True
     keeps_entries = False
-    is_remote = False
     looks_before_it_locks = True
 
     def __init__(self) -> None:
@@ -213,9 +213,16 @@ class Sqlite:
         """The change, made ready."""
         return _SeveralStatements(change)
 
+    def sharing_plan(self, change: Change) -> SharingPlan | None:  # noqa: ARG002 - the port's
+        """None: no statement is a round trip."""
+        return None
+
     def insert(self, table: sa.Table) -> Insert:
         """An insert with ON CONFLICT."""
         return sqlite.insert(table)
+
+    def share_topology(self, connection: Connection) -> None:
+        """Nothing to do: a writing transaction is alone."""
 
     def share_topology_for_caller(self, connection: Connection) -> None:
         """A statement that changes nothing makes the transaction the writer before it reads what is applied."""

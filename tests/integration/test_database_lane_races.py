@@ -162,12 +162,12 @@ def applied(database):
 @contextmanager
 def publishing(transport, database, *keys):
     """A publish of Towpath's own, stopped right before its commit."""
-    publisher = transport._publisher
+    publisher, dialect = transport._publisher, database.dialect
     new = messages(*keys)
     with database.writing() as connection:
-        applied = publisher._reader.shared(connection)
+        dialect.share_topology(connection)
         checked = check(publisher._reader.last, "documents", new, ids_of(new, publisher._sources), publisher._sources)
-        publisher._write(connection, applied, checked, publisher._writer.deliveries.have_lanes)
+        publisher._write(connection, checked, publisher._writer.deliveries.have_lanes)
         yield
 
 

@@ -21,7 +21,6 @@ from local_transport.dialects.columns import (
     set_primary_key,
     set_storage,
 )
-from local_transport.dialects.sharing import make_shared_revision
 
 revision = "0002"
 down_revision = "0001"
@@ -38,7 +37,6 @@ def upgrade() -> None:
     _make_lanes()
     _index_lanes()
     _fill_lanes()
-    make_shared_revision(op.get_bind())
 
 
 def _add_expiry() -> None:
