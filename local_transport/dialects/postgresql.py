@@ -160,7 +160,8 @@ class _SharingStatement:
             try:
                 with driver.pipeline():
                     driver.execute(self._share)
-                    return driver.execute(self._change, parameters).fetchall()
+                    changed = driver.execute(self._change, parameters)
+                return changed.fetchall()  # not before: the pipeline's end is the commit
             except psycopg.Error as error:
                 lost = driver.closed or self._dialect.is_stuck(error)
                 pooled.invalidate(error)  # psycopg may take a statement for prepared that the server has skipped

@@ -231,6 +231,22 @@ def _cancelled(transport, database, new):
         return call.result()
 
 
+REFUSAL = """
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+    CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON towpath_delivery DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION refuse();
+"""
+
+
+def test_a_publish_that_is_refused_at_its_commit_is_not_called_accepted(transport, steps):
+    with transport._database.writing() as connection:
+        connection.execute(sa.text(REFUSAL))
+    for _ in range(8):  # also once the statements are prepared
+        assert outcomes(transport.publish("documents", [NewMessage(payload=1)])) == ["TransportUnavailable"]
+    assert steps == []
+    assert deliveries(transport) == []
+
+
 ROUNDS, PUBLISHERS = 60, 3
 
 
