@@ -17,7 +17,7 @@ from local_transport.delivering import Deliveries, LaneWriting, fan_out, ordered
 from local_transport.dialects import Dialect
 from local_transport.dialects.columns import MESSAGE_ID, Now
 from local_transport.dialects.port import Columns
-from local_transport.shortcut import BYTES, ROWS, Shortcut
+from local_transport.shortcut import BYTES, ROWS, Shortcut, way_of
 from local_transport.tables import message, unwanted
 from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources
@@ -78,7 +78,7 @@ class DatabasePublisher:
 
     def _at_once(self, checked: Checked) -> list[PublishResult]:
         """In one statement if that can be; in steps what it cannot do: ids that are taken, a topology not seen yet."""
-        way = self._shortcut.way_of(checked)
+        way = way_of(checked)
         if way is None:
             return self._in_steps(checked)
         try:

@@ -16,7 +16,7 @@ from local_transport.checking import Checked, Draft
 from local_transport.connections import Database
 from local_transport.delivering import wants
 from local_transport.dialects.columns import MESSAGE_ID, Moment, Now, moment
-from local_transport.dialects.port import Change, SharingPlan
+from local_transport.dialects.port import Change
 from local_transport.tables import delivery, message, topology
 
 ROWS: Final = 1_000  # messages in one statement, and
@@ -34,7 +34,7 @@ class Way:
     expires: datetime | None
 
 
-def _common_way(checked: Checked) -> Way | None:
+def way_of(checked: Checked) -> Way | None:
     """The way of all drafts of a call; ``None`` where they need more than to be inserted with equal deliveries."""
     target, drafts = checked.target, checked.drafts
     if target is None or not drafts or len(drafts) > ROWS or not _are_simple(drafts):
@@ -80,13 +80,10 @@ class Shortcut:
         dialect = database.dialect
         self._new = dialect.batch("new", {"position": sa.Integer(), "id": MESSAGE_ID, "body": sa.Text()})
         self._to = dialect.batch("to", {"subscription": sa.Integer()})
-        insert = self._message_insert()
-        change = Change(change=insert, then=[self._delivery_insert], read=self._left)
-        self._plan: SharingPlan | None = dialect.sharing_plan(change)
-
-    def way_of(self, checked: Checked) -> Way | None:
-        """How to publish the call here; ``None`` where it takes several statements."""
-        return None if self._plan is None else _common_way(checked)
+        insert, of_new_ids = self._message_insert(may_be_taken=True), self._message_insert(may_be_taken=False)
+        then = [self._delivery_insert]
+        self._insert = dialect.sharing_plan(Change(change=insert, then=then, read=self._left))
+        self._insert_new_ids = dialect.sharing_plan(Change(change=of_new_ids, then=then, read=self._left))
 
     def publish(self, checked: Checked, way: Way) -> set[str] | None:
         """Publish the drafts, which go ``way``, in a transaction of our own; answers the ids that were not new.
@@ -94,17 +91,17 @@ class Shortcut:
         All of them are answered, and nothing is done, where another revision of the topology is applied. ``None``:
         there is no such way here, and nothing was done.
         """
-        if self._plan is None:
-            return None
         rows = [(draft.position, draft.id, draft.prepared.body) for draft in checked.drafts]
         parameters = self._new.bind(rows) | self._to.bind([(subscription,) for subscription in way.subscriptions])
         parameters |= {"topic": way.topic, "revision": checked.revision, "count": len(rows)}
         parameters |= {"due": way.due, "expires": way.expires}
+        ids_are_new = all(draft.new.id is None for draft in checked.drafts)  # then a conflict is not looked for
+        plan = self._insert_new_ids if ids_are_new else self._insert
         with self._database.translated():
-            left = self._plan.run(self._database.engine, parameters)
+            left = plan.run(self._database.engine, parameters)
         return None if left is None else {message_id for (message_id,) in left}
 
-    def _message_insert(self) -> UpdateBase:
+    def _message_insert(self, *, may_be_taken: bool) -> UpdateBase:
         rows = self._new.rows.c
         new = (
             sa.select(rows.id, Now(), sa.bindparam("topic", type_=sa.Integer()), rows.body)
@@ -112,7 +109,9 @@ class Shortcut:
             .order_by(rows.position)  # ordinals are drawn in this order
         )
         insert = self._database.dialect.insert(message).from_select(["id", "published_at", "topic_id", "body"], new)
-        return insert.on_conflict_do_nothing(index_elements=["id"]).returning(message.c.ordinal, message.c.id)
+        if may_be_taken:
+            insert = insert.on_conflict_do_nothing(index_elements=["id"])
+        return insert.returning(message.c.ordinal, message.c.id)
 
     def _delivery_insert(self, placed: FromClause) -> UpdateBase:
         given = sa.bindparam("due", type_=Moment())

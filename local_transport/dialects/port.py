@@ -70,16 +70,17 @@ class Plan(Protocol):
 
 
 class SharingPlan(Protocol):
-    """A ``Change`` made ready to run by itself, in one round trip, while the topology is kept as it is.
+    """A ``Change`` made ready to run by itself, as quickly as can be, while the topology is kept as it is.
 
-    It sees everything that was committed before it had the topology's lock.
+    It sees everything that was committed before it had the topology's lock. Its parameters are values that the driver
+    takes, and times.
     """
 
     def run(self, engine: Engine, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
         """Make the change, durable at the end; answers what is read about it, as the driver gives it.
 
-        It waits for no lock longer than ``LOCK_SECONDS``. ``None``: it cannot be run here, and nothing was done. Raises
-        the driver's own errors.
+        It waits for no lock longer than ``LOCK_SECONDS``. ``None``: it cannot be run here, or met a key that is taken,
+        and nothing was done. Raises the driver's own errors, and ``TransportUnavailable``.
         """
 
 
@@ -181,8 +182,8 @@ class Dialect(Protocol):
     def plan(self, change: Change | Choice) -> Plan:
         """``change`` made ready."""
 
-    def sharing_plan(self, change: Change) -> SharingPlan | None:
-        """``change`` made ready to be run by itself; ``None`` where several statements are as quick as one."""
+    def sharing_plan(self, change: Change) -> SharingPlan:
+        """``change`` made ready to be run by itself."""
 
     def insert(self, table: sa.Table) -> Insert:
         """An insert that can say what to do on conflict."""

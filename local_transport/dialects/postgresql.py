@@ -167,6 +167,8 @@ class _SharingStatement:
                 pooled.invalidate(error)  # psycopg may take a statement for prepared that the server has skipped
                 if lost:
                     engine.dispose()  # as SQLAlchemy does: what ended this connection has ended the others
+                if isinstance(error, psycopg.errors.UniqueViolation):
+                    return None
                 raise
             finally:
                 if not driver.closed:
@@ -284,7 +286,7 @@ class PostgreSql:
         """The change, made ready."""
         return _OneStatement(change)
 
-    def sharing_plan(self, change: Change) -> SharingPlan | None:
+    def sharing_plan(self, change: Change) -> SharingPlan:
         """The change, made ready to be run in a pipeline."""
         return _SharingStatement(change, self)
 

@@ -1,9 +1,9 @@
-"""Publishing in one statement on PostgreSQL: when it is used, that it says the same, and that no apply slips by."""
+"""The short way to publish: when it is gone, that its answers are those of the long way, and that no apply slips by."""
 
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,13 +12,15 @@ import sqlalchemy as sa
 from local_transport.applied import desired
 from local_transport.applying import _apply
 from local_transport.connections import Database
+from local_transport.publishing import DatabasePublisher
 from local_transport.tables import delivery, message, subscription
 from tests.servers.plans import HOW, assert_none_reads_all_of, planned
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
+from towpath.envelope import Sources
 
 ID_1, ID_2, ID_3 = (f"01890000-0000-7000-8000-00000000000{n}" for n in (1, 2, 3))
-LATER = datetime.now(UTC) + timedelta(hours=1)
+LATER = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
 TOPICS = {"documents": {}, "letters": {}, "unread": {}}
 SUBSCRIPTIONS = {
     "convert": {"topic": "documents"},
@@ -28,18 +30,34 @@ SUBSCRIPTIONS = {
 }
 
 
-@pytest.fixture
-def transport(postgres_tables_url):
+@contextmanager
+def knowing(url):
     """A transport that knows what is applied, as one that has published before does."""
-    with connect(postgres_tables_url) as opened:
+    with connect(url) as opened:
         opened.apply(on_database(TOPICS, SUBSCRIPTIONS))
         opened.policies()
         yield opened
 
 
 @pytest.fixture
+def transport(database_url):
+    with knowing(database_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def on_postgres(postgres_tables_url):
+    with knowing(postgres_tables_url) as opened:
+        yield opened
+
+
+@pytest.fixture
 def steps(transport):
-    """What SQLAlchemy is asked to run: the statements of the long way, and not the one of the short way."""
+    """What SQLAlchemy is asked to run: the statements of the long way, and not those of the short way."""
+    return noted(transport)
+
+
+def noted(transport):
     found = []
 
     @sa.event.listens_for(transport._database.engine, "before_cursor_execute")
@@ -68,7 +86,7 @@ def reached(transport):
     return [(row.name, row.id) for row in deliveries(transport)]
 
 
-def test_messages_that_go_the_same_way_take_one_statement(transport, steps):
+def test_messages_that_go_the_same_way_go_the_short_one(transport, steps):
     new = [NewMessage(payload=n, id=i, attributes={"kind": "pdf"}) for n, i in enumerate((ID_2, ID_1, ID_3))]
     results = transport.publish("documents", new)
     assert steps == []
@@ -93,7 +111,7 @@ def test_times_are_kept_where_all_messages_have_the_same(transport, steps):
     assert past.expires_at is None
 
 
-def test_unkeyed_messages_of_partitioned_subscriptions_take_one_statement(transport, steps):
+def test_unkeyed_messages_of_partitioned_subscriptions_go_the_short_way(transport, steps):
     transport.publish("letters", [NewMessage(payload=1)])
     assert steps == []
     assert [(row.name, row.lane) for row in deliveries(transport)] == [("line", None), ("single", None)]
@@ -150,9 +168,22 @@ def test_ids_that_are_taken_are_answered_at_their_places(transport):
     assert reached(transport) == [("convert", ID_1), ("convert", ID_2), ("convert", results[3].id)]
 
 
-def test_two_calls_with_the_same_ids_at_once_give_one_message_each(transport, postgres_tables_url):
+def test_an_id_that_was_drawn_before_is_told_of(transport, database_url):
+    sources = Sources(clock=lambda: LATER, random_bytes=bytes)
+    with closing(Database(database_url)) as database:
+        publisher = DatabasePublisher(database, transport._reader, sources, transport._wakeups)
+        answers = [publisher.publish("documents", [NewMessage(payload=payload)]) for payload in (1, 1, 2)]
+    assert [outcome for answer in answers for outcome in outcomes(answer)] == [
+        "accepted",
+        "duplicate",
+        "MessageIdConflict",
+    ]
+    assert len(deliveries(transport)) == 1
+
+
+def test_two_calls_with_the_same_ids_at_once_give_one_message_each(transport, database_url):
     ids = [ID_1, ID_2, ID_3]
-    with connect(postgres_tables_url) as rival:
+    with connect(database_url) as rival:
         rival.policies()
         barrier = threading.Barrier(2)
 
@@ -167,8 +198,8 @@ def test_two_calls_with_the_same_ids_at_once_give_one_message_each(transport, po
     assert sorted(reached(transport)) == [("convert", i) for i in ids]
 
 
-def test_a_publish_by_an_outdated_topology_goes_by_the_new_one(transport, postgres_tables_url):
-    with connect(postgres_tables_url) as other:
+def test_a_publish_by_an_outdated_topology_goes_by_the_new_one(transport, database_url):
+    with connect(database_url) as other:
         wanted = {"convert": {"topic": "documents", "filter": {"kind": ["txt"]}}, "new": {"topic": "documents"}}
         other.apply(on_database({"documents": {}}, wanted))
     (result,) = transport.publish("documents", [NewMessage(payload=1)])
@@ -177,16 +208,16 @@ def test_a_publish_by_an_outdated_topology_goes_by_the_new_one(transport, postgr
     assert outcomes(transport.publish("letters", [NewMessage(payload=1)])) == ["TopicNotFound"]
 
 
-def test_a_publish_that_waits_for_an_apply_goes_by_what_that_applied(transport, postgres_tables_url):
+def test_a_publish_that_waits_for_an_apply_goes_by_what_that_applied(on_postgres, postgres_tables_url):
     with closing(Database(postgres_tables_url)) as database, ThreadPoolExecutor(1) as pool:
         with database.writing() as connection:
             database.dialect.own_topology(connection)
-            call = pool.submit(transport.publish, "documents", [NewMessage(payload=1)])
+            call = pool.submit(on_postgres.publish, "documents", [NewMessage(payload=1)])
             _until_somebody_waits(database)
             _apply(database, connection, desired(on_database({"documents": {}}, {"new": {"topic": "documents"}})))
         (result,) = call.result()
     assert (result.status, result.subscriptions) == ("accepted", 1)
-    assert reached(transport) == [("new", result.id)]
+    assert reached(on_postgres) == [("new", result.id)]
 
 
 def _until_somebody_waits(database):
@@ -238,13 +269,14 @@ REFUSAL = """
 """
 
 
-def test_a_publish_that_is_refused_at_its_commit_is_not_called_accepted(transport, steps):
-    with transport._database.writing() as connection:
+def test_a_publish_that_is_refused_at_its_commit_is_not_called_accepted(on_postgres):
+    steps = noted(on_postgres)
+    with on_postgres._database.writing() as connection:
         connection.execute(sa.text(REFUSAL))
     for _ in range(8):  # also once the statements are prepared
-        assert outcomes(transport.publish("documents", [NewMessage(payload=1)])) == ["TransportUnavailable"]
+        assert outcomes(on_postgres.publish("documents", [NewMessage(payload=1)])) == ["TransportUnavailable"]
     assert steps == []
-    assert deliveries(transport) == []
+    assert deliveries(on_postgres) == []
 
 
 ROUNDS, PUBLISHERS = 60, 3
