@@ -13,6 +13,7 @@ from local_transport.applied import desired
 from local_transport.applying import _apply
 from local_transport.connections import Database
 from local_transport.publishing import DatabasePublisher
+from local_transport.schema import upgrade
 from local_transport.tables import delivery, message, subscription
 from tests.servers.plans import HOW, assert_none_reads_all_of, planned
 from tests.servers.topologies import on_database
@@ -385,3 +386,15 @@ def test_the_short_way_is_closed_where_statements_may_not_see_what_was_just_comm
             (result,) = transport.publish("documents", [NewMessage(payload=1)])
             assert (result.status, result.subscriptions) == ("accepted", 1)
         assert len(deliveries(transport)) == 2
+
+
+def test_the_short_way_goes_through_a_pooler_in_transaction_mode(postgres_url, pooled_url):
+    with closing(Database(postgres_url)) as database:
+        upgrade(database)
+    with knowing(f"{pooled_url}?prepare_threshold=none") as transport, ThreadPoolExecutor(4) as pool:
+        steps = noted(transport)
+        new = [NewMessage(payload=1, attributes={"kind": "pdf"})] * 3
+        calls = [pool.submit(transport.publish, "documents", new) for _ in range(40)]
+        assert {outcome for call in calls for outcome in outcomes(call.result())} == {"accepted"}
+        assert steps == []
+        assert len(deliveries(transport)) == 240
