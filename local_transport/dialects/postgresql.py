@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import psycopg
 import sqlalchemy as sa
@@ -31,6 +31,7 @@ from local_transport.dialects.advisory import (
 from local_transport.dialects.arrays import Texts, TextsDumper, array_of, array_parameter
 from local_transport.dialects.health import Finding, Limits
 from local_transport.dialects.listening import NotifySignals
+from local_transport.dialects.pipelining import Pipelined
 from local_transport.dialects.port import (
     NO_TRANSACTION,
     Batch,
@@ -138,45 +139,6 @@ class _OneStatement:
         return self._statement.run(connection, parameters).all()
 
 
-class _SharingStatement:
-    """The lock and then the change, in one pipeline, which is one transaction.
-
-    The lock comes as a statement of its own, since a statement sees what was committed before it began. Both go to the
-    driver as they are: what SQLAlchemy does for each statement takes longer than the server does for a small one.
-    """
-
-    def __init__(self, change: Change, dialect: PostgreSql) -> None:
-        self._dialect = dialect
-        self._share = str(SHARE_TOPOLOGY.compile(dialect=_SQL, compile_kwargs={"literal_binds": True}))
-        self._change = str(_in_one(change).compile(dialect=_SQL))
-
-    def run(self, engine: Engine, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
-        pooled = engine.raw_connection()
-        try:
-            driver = cast("psycopg.Connection[tuple[Any, ...]]", pooled.driver_connection)
-            if not self._dialect.pipelines(driver):
-                return None
-            driver.autocommit = True
-            try:
-                with driver.pipeline():
-                    driver.execute(self._share)
-                    changed = driver.execute(self._change, parameters)
-                return changed.fetchall()  # not before: the pipeline's end is the commit
-            except psycopg.Error as error:
-                lost = driver.closed or self._dialect.is_stuck(error)
-                pooled.invalidate(error)  # psycopg may take a statement for prepared that the server has skipped
-                if lost:
-                    engine.dispose()  # as SQLAlchemy does: what ended this connection has ended the others
-                if isinstance(error, psycopg.errors.UniqueViolation):
-                    return None
-                raise
-            finally:
-                if not driver.closed:
-                    driver.autocommit = False
-        finally:
-            pooled.close()
-
-
 class PostgreSql:
     """PostgreSQL 13 and newer, through psycopg 3. Works behind PgBouncer in transaction mode: no session state, and no
     ``options`` at the start, which it may refuse.
@@ -210,7 +172,7 @@ class PostgreSql:
 
         @event.listens_for(engine, "handle_error")
         def _give_up(context: ExceptionContext) -> None:
-            if self.is_stuck(context.original_exception):
+            if _is_stuck(context.original_exception):
                 context.is_disconnect = True  # the pool makes new connections, to where writes are taken by now
 
         @event.listens_for(engine, "do_connect")
@@ -230,14 +192,6 @@ class PostgreSql:
             connection.rollback()
 
         return engine
-
-    def pipelines(self, connection: psycopg.Connection[Any]) -> bool:
-        """Whether statements can be sent together, each to see what is committed by then: in autocommit."""
-        return self._reads_committed and psycopg.Pipeline.is_supported() and not connection.closed
-
-    def is_stuck(self, error: BaseException) -> bool:
-        """Whether the connection is of no use although it is open: its server takes no writes any more."""
-        return getattr(error, "sqlstate", None) == _READ_ONLY
 
     def signals(self, url: URL, engine: Engine) -> Signals | None:
         """LISTEN and NOTIFY, on the server that ``listen`` in the query names; none with ``wakeups=off``."""
@@ -288,7 +242,9 @@ class PostgreSql:
 
     def sharing_plan(self, change: Change) -> SharingPlan:
         """The change, made ready to be run in a pipeline."""
-        return _SharingStatement(change, self)
+        share = SHARE_TOPOLOGY.compile(dialect=_SQL, compile_kwargs={"literal_binds": True})
+        statements = (str(share), str(_in_one(change).compile(dialect=_SQL)))
+        return Pipelined(statements, lambda: self._reads_committed, _is_stuck)
 
     def insert(self, table: sa.Table) -> Insert:
         """An insert with ON CONFLICT."""
@@ -342,6 +298,11 @@ class PostgreSql:
     def examine(self, connection: Connection, limits: Limits) -> list[Finding]:
         """Settings, dead rows, snapshots that are held open."""
         return list(postgresql_health.examine(connection, limits))
+
+
+def _is_stuck(error: BaseException) -> bool:
+    """Whether the connection is of no use although it is open: its server takes no writes any more."""
+    return getattr(error, "sqlstate", None) == _READ_ONLY
 
 
 _READ_ONLY: Final = "25006"  # a server that lost its role, and kept its connections
