@@ -96,10 +96,11 @@ def test_the_first_retry_loads_boto3_and_reaches_for_the_endpoint_of_the_environ
     done = run(program, tmp_path, TOWPATH_AWS_ENDPOINT="http://127.0.0.1:9", **keys)
     lines = done.stdout.splitlines()
     assert lines[-1] == "{'batchItemFailures': [{'itemIdentifier': 'message-1'}]}"
-    handled, settled = (json.loads(line) for line in lines[:-1])
+    handled, settled, metrics = (json.loads(line) for line in lines[:-1])
     assert (handled["message"], handled["delivery_id"]) == ("handling", "message-1")
     assert (settled["level"], settled["state"], settled["reason"]) == ("ERROR", "failed", "Retry: not yet")
     assert "http://127.0.0.1:9" in settled["message"]
+    assert (metrics["Processed"], metrics["Failed"], metrics["Retried"]) == ([1.0], [1.0], [0.0])
 
 
 def test_log_lines_are_not_doubled_by_a_handler_of_the_root_logger(tmp_path):
@@ -109,7 +110,7 @@ def test_log_lines_are_not_doubled_by_a_handler_of_the_root_logger(tmp_path):
         f"record = {RECORD}\n"
         "handler({'Records': [record]}, None)"
     )
-    done = run(program, tmp_path)
+    done = run(program, tmp_path, POWERTOOLS_METRICS_DISABLED="true")
     (line,) = done.stdout.splitlines()
     assert json.loads(line)["subscription"] == "documents.convert"
 
@@ -164,7 +165,7 @@ def test_publishing_without_a_publisher_says_how_to_get_one(tmp_path):
         f"record = {RECORD}\n"
         "sqs_handler(process)({'Records': [record]}, None)"
     )
-    assert run(program, tmp_path).stdout.strip() == (
+    assert run(program, tmp_path, POWERTOOLS_METRICS_DISABLED="true").stdout.strip() == (
         "Unsupported context.publish has nothing to publish with here; make the handler with sqs_handler(…, publish=…)"
     )
 
