@@ -158,7 +158,7 @@ class Guard:
 
 
 def report(equipment: Equipment, invocation: Invocation, roster: Roster) -> None:
-    """Have the figures of one invocation told, as they stand."""
-    if equipment.report is not None:
+    """Have the figures of one invocation told, as they stand; of one without records there are none."""
+    if equipment.report is not None and invocation.records:
         unstarted = len(roster.released)
         equipment.report(figures(invocation.records, roster.ended, unstarted, invocation.oldest_age_ms))

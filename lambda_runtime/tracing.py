@@ -21,9 +21,6 @@ class Subsegment(Protocol):
     def put_annotation(self, key: str, value: Any) -> object:
         """Note something that traces can be searched by."""
 
-    def add_exception(self, exception: BaseException, stack: list[Any]) -> object:
-        """Note an error, which makes the subsegment a faulty one."""
-
 
 class Provider(Protocol):
     """What a Tracer writes with: X-Ray's recorder. What is open now is each thread's own."""
@@ -85,9 +82,10 @@ class Tracing:
         if threading.get_ident() != self._thread:
             self._provider.set_trace_entity(self._entity)
         with self._provider.in_subsegment(f"## {context.subscription}") as opened:
-            part: Subsegment = opened
-            part.put_annotation("subscription", context.subscription)
-            part.put_annotation("message_id", message.id)
-            part.put_annotation("correlation_id", message.correlation_id)
-            part.put_annotation("attempt", context.attempt)
+            part: Subsegment | None = opened  # there is none where no trace is open
+            if part is not None:
+                part.put_annotation("subscription", context.subscription)
+                part.put_annotation("message_id", message.id)
+                part.put_annotation("correlation_id", message.correlation_id)
+                part.put_annotation("attempt", context.attempt)
             yield
