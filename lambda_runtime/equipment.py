@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aws_transport.settlement import SqsSettler
 from lambda_runtime.figures import Figures
 from lambda_runtime.invocation import Seconds
+from lambda_runtime.settles import FunctionSettler
 from lambda_runtime.threads import EventLoops, Threads
 from lambda_runtime.watch import Watch
 from towpath.dispatch import Dispatcher
@@ -22,7 +22,7 @@ class Equipment:
     """
 
     dispatcher: Dispatcher
-    settler: SqsSettler
+    settler: FunctionSettler
     threads: Threads
     loops: EventLoops
     watch: Watch

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, assert_never
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, assert_never
 
-from aws_transport.settlement import SqsSettler
 from lambda_runtime.records import Slot
 from towpath.settlement import (
     CancelAcknowledgement,
@@ -22,6 +21,27 @@ from towpath.settlement import (
     SettleResult,
 )
 
+
+class FunctionSettler(Protocol):
+    """What a function settles with: ``SqsSettler``, or what stands in for it where there is no SQS."""
+
+    @property
+    def client(self) -> Callable[[], object]:
+        """Makes the client at the first call."""
+
+    def complete(self, completions: Sequence[Completion]) -> list[SettleResult]:
+        """Delete messages."""
+
+    def retry(self, retrials: Sequence[Retrial]) -> list[SettleResult]:
+        """Hide messages for their delays."""
+
+    def release(self, releases: Sequence[Release]) -> list[SettleResult]:
+        """Make messages visible at once."""
+
+    def copy_to_dead_letter_queue(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
+        """Set messages aside; they are deleted by Lambda."""
+
+
 _DONE: Final = frozenset({"completed", "discarded", "dead"})  # Lambda deletes these and must leave all else
 _COMPLETED: Final = Settled(state="completed")
 
@@ -31,7 +51,7 @@ def is_done(result: SettleResult) -> bool:
     return isinstance(result, Settled) and result.state in _DONE
 
 
-def settled(decision: Decision, settler: SqsSettler) -> SettleResult:
+def settled(decision: Decision, settler: FunctionSettler) -> SettleResult:
     """Make ``decision`` true as far as Lambda does not.
 
     Whatever breaks has failed, so that it is logged beside the handler's own error and does not hide that.
@@ -44,7 +64,7 @@ def settled(decision: Decision, settler: SqsSettler) -> SettleResult:
         return _broken(error)
 
 
-def _settled(decision: Decision, settler: SqsSettler) -> SettleResult:
+def _settled(decision: Decision, settler: FunctionSettler) -> SettleResult:
     match decision:
         case Completion():
             return _COMPLETED
@@ -62,7 +82,7 @@ def _settled(decision: Decision, settler: SqsSettler) -> SettleResult:
             assert_never(decision)
 
 
-def released(slots: Sequence[Slot], settler: SqsSettler) -> list[SettleResult]:
+def released(slots: Sequence[Slot], settler: FunctionSettler) -> list[SettleResult]:
     """Make deliveries visible at once. Whatever breaks has failed: passed on it would fail the whole invocation."""
     try:
         return settler.release([Release(delivery=slot.delivery) for slot in slots])
@@ -70,7 +90,7 @@ def released(slots: Sequence[Slot], settler: SqsSettler) -> list[SettleResult]:
         return [_broken(error)] * len(slots)
 
 
-def deleted(slots: Sequence[Slot], settler: SqsSettler) -> list[SettleResult]:
+def deleted(slots: Sequence[Slot], settler: FunctionSettler) -> list[SettleResult]:
     """Delete deliveries that are done, without Lambda. Whatever breaks has failed."""
     try:
         return settler.complete([Completion(delivery=slot.delivery) for slot in slots])
@@ -78,7 +98,7 @@ def deleted(slots: Sequence[Slot], settler: SqsSettler) -> list[SettleResult]:
         return [_broken(error)] * len(slots)
 
 
-def hidden(retrials: Sequence[Retrial], settler: SqsSettler) -> list[SettleResult]:
+def hidden(retrials: Sequence[Retrial], settler: FunctionSettler) -> list[SettleResult]:
     """Hide deliveries for their delays. Whatever breaks has failed."""
     try:
         return settler.retry(retrials)
