@@ -80,8 +80,10 @@ class LocalLambda(Protocol):
     def send_body(self, body: str, *, group_id: str | None = None) -> str:
         """Put any text into the queue, as another producer does. Answers the id that SQS gave it."""
 
-    def run(self) -> Sequence[LocalInvocation]:
-        """Call the function, batch after batch, until no message is visible."""
+    def run(self, *, pollers: int = 1) -> Sequence[LocalInvocation]:
+        """Call the function, batch after batch, until no message is visible. ``pollers`` invocations run at a time, as
+        Lambda has several environments of a function.
+        """
 
     def advance(self, seconds: float) -> None:
         """Move time on."""

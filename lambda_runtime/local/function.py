@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -53,8 +54,9 @@ class LocalFunction:
         *,
         publish: Publish | None = None,
         consumer: Consumer | None = None,
+        clock: LocalClock | None = None,
     ) -> None:
-        self.clock = LocalClock()
+        self.clock = clock if clock is not None else LocalClock()
         self.settings = settings
         fifo = settings.function.fifo
         self.dead_letter_queue = LocalQueue(self.clock, fifo=fifo)
@@ -70,7 +72,8 @@ class LocalFunction:
         handler = load(process) if isinstance(process, str) else inspected(process)
         source = None if consumer is None else ConsumerSource(consumer, lambda: self._ended)
         self._function = self._made(handler, publish, source)
-        self._mapping = self._mapped(self.queue if source is None else source)
+        self._source: Source = self.queue if source is None else source
+        self._mappings = [self._mapped()]
 
     def send(self, *messages: NewMessage) -> list[str]:
         """Put messages into the queue as publishing would. Answers their ids; raises ``ValueError`` for a bad one."""
@@ -92,9 +95,15 @@ class LocalFunction:
         self._put(sent if group_id is not None else replace(sent, group_id=self._group(sent.id)))
         return sent.id
 
-    def run(self) -> list[Invocation]:
-        """Call the function, batch after batch, until no message is visible."""
-        return self._mapping.run()
+    def run(self, *, pollers: int = 1) -> list[Invocation]:
+        """Call the function, batch after batch, until no message is visible. ``pollers`` invocations run at a time."""
+        while len(self._mappings) < pollers:
+            self._mappings.append(self._mapped())
+        if pollers == 1:
+            return self._mappings[0].run()
+        with ThreadPoolExecutor(pollers) as pool:
+            parts = pool.map(lambda mapping: mapping.run(), self._mappings[:pollers])
+            return [invocation for part in parts for invocation in part]
 
     def advance(self, seconds: float) -> None:
         """Move time on."""
@@ -139,16 +148,17 @@ class LocalFunction:
         )
         return replace(made, equipment=changed)
 
-    def _mapped(self, source: Source) -> LocalMapping:
+    def _mapped(self) -> LocalMapping:
         settings = MappingSettings(
             batch_size=self.settings.batch_size,
             batch_window_seconds=self.settings.batch_window_seconds,
             reports_item_failures=self.settings.reports_item_failures,
             timeout_seconds=self.settings.function.timeout_seconds,
         )
-        return LocalMapping(source, self._handle, settings, self.clock)
+        return LocalMapping(self._source, self.handle, settings, self.clock)
 
-    def _handle(self, event: Any, context: Any) -> Any:
+    def handle(self, event: Any, context: Any) -> Any:
+        """Call the function by itself, as Lambda does. Raises ``FunctionEnded`` where its process would have ended."""
         answer = self._function.handle(event, context)
         if self._ended:
             self._ended = False
