@@ -135,7 +135,7 @@ class Guard:
     def _hide(self, given_up: Sequence[Running]) -> list[SettleResult]:
         """Have what is given up come again after its back-off and not sooner than this process has ended."""
         dispatcher = self._equipment.dispatcher
-        policy, failure = dispatcher.policy, Failure(type="TimedOut", message="the handler ran into the function's end")
+        policy, failure = dispatcher.policy, Failure(type="MaxProcessingExceeded", message="ran into the function's end")
         retrials = [
             Retrial(
                 delivery=one.slot.delivery,

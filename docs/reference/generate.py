@@ -61,7 +61,7 @@ def transports_page() -> str:
         "## What the behaviour suite runs where",
         "",
         "`make conformance` runs the cases of `tests/conformance` on SQLite, on PostgreSQL, on SQS polled by a worker,",
-        "on SQS with Lambda functions, both of LocalStack, and on queues and an event source mapping in its own process",
+        "on SQS with Lambda functions, both of LocalStack, and on queues and an event source mapping in its process",
         "(`local-mapping`), and prints how each ended. These are declared:",
         "",
     ]
