@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from lambda_runtime import settles
 from lambda_runtime.equipment import Equipment
-from lambda_runtime.figures import Ended, ending
+from lambda_runtime.figures import ending
 from lambda_runtime.guard import Guard, report
 from lambda_runtime.invocation import Invocation
 from lambda_runtime.records import Lane, Slot
@@ -78,7 +78,8 @@ class Batch:
             result = settles.settled(decision, self._equipment.settler)
             answers.append(settles.is_done(result))
             milliseconds = 1000 * (self._equipment.seconds() - started)
-            self._roster.ended.append(Ended(ending=ending(decision, result), duration_ms=milliseconds))
+            self._roster.endings.append(ending(decision, result))
+            self._roster.durations_ms.append(milliseconds)
             if self._shows_all or type(decision) is not Completion:
                 log_settled(self._log, decision, result, milliseconds)
 

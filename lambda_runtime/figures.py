@@ -13,14 +13,6 @@ Ending = Literal["completed", "retried", "dead_lettered", "released", "discarded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """One delivery's handling, from its start until it was settled."""
-
-    ending: Ending
-    duration_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """The numbers of one invocation. ``processed`` are its records: those that ended in one of the ways that follow,
     and those that had expired. ``failed`` came to no end that SQS took, or to none at all.
@@ -38,11 +30,11 @@ class Figures:
 
 def ending(decision: Decision, result: SettleResult) -> Ending:
     """What a delivery came to."""
+    if type(decision) is Completion:
+        return "completed"
     if not isinstance(result, Settled):
         return "failed"
     match decision:
-        case Completion():
-            return "completed"
         case DeadLettering():
             return "dead_lettered"
         case Discard():
@@ -53,16 +45,18 @@ def ending(decision: Decision, result: SettleResult) -> Ending:
             return "retried"
 
 
-def figures(records: int, ended: Sequence[Ended], unstarted: int, oldest_age_ms: float | None) -> Figures:
-    """Add up one invocation of so many records, of which ``unstarted`` went back."""
-    counts = Counter(one.ending for one in ended)
+def figures(
+    records: int, endings: Sequence[Ending], durations_ms: Sequence[float], oldest_age_ms: float | None
+) -> Figures:
+    """Add up one invocation of so many records; those that never started count as released too."""
+    counts = Counter(endings)
     return Figures(
         processed=records,
         completed=counts["completed"],
         retried=counts["retried"],
         dead_lettered=counts["dead_lettered"],
-        released=counts["released"] + unstarted,
-        failed=counts["failed"] + records - len(ended) - unstarted,
-        durations_ms=[one.duration_ms for one in ended],
+        released=counts["released"],
+        failed=counts["failed"] + records - len(endings),
+        durations_ms=durations_ms,
         oldest_age_ms=oldest_age_ms,
     )

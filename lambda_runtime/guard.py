@@ -135,7 +135,10 @@ class Guard:
     def _hide(self, given_up: Sequence[Running]) -> list[SettleResult]:
         """Have what is given up come again after its back-off and not sooner than this process has ended."""
         dispatcher = self._equipment.dispatcher
-        policy, failure = dispatcher.policy, Failure(type="MaxProcessingExceeded", message="ran into the function's end")
+        policy, failure = (
+            dispatcher.policy,
+            Failure(type="MaxProcessingExceeded", message="ran into the function's end"),
+        )
         retrials = [
             Retrial(
                 delivery=one.slot.delivery,
@@ -160,5 +163,5 @@ class Guard:
 def report(equipment: Equipment, invocation: Invocation, roster: Roster) -> None:
     """Have the figures of one invocation told, as they stand; of one without records there are none."""
     if equipment.report is not None and invocation.records:
-        unstarted = len(roster.released)
-        equipment.report(figures(invocation.records, roster.ended, unstarted, invocation.oldest_age_ms))
+        told = figures(invocation.records, roster.endings, roster.durations_ms, invocation.oldest_age_ms)
+        equipment.report(told)

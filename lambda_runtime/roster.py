@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from lambda_runtime.figures import Ended
+from lambda_runtime.figures import Ending
 from lambda_runtime.records import Slot
 from towpath.context import AbortSignal
 
@@ -34,9 +34,9 @@ class Roster:
     """Keeps count of ``slots``. Once it is closed nothing starts any more."""
 
     slots: Sequence[Slot]
-    ended: list[Ended] = field(default_factory=list)
+    endings: list[Ending] = field(default_factory=list)
+    durations_ms: list[float] = field(default_factory=list)  # of those that started
     done: set[int] = field(default_factory=set)  # positions in the event
-    released: set[int] = field(default_factory=set)
     is_closed: bool = False
     _started: set[int] = field(default_factory=set)
     _running: dict[int, Running] = field(default_factory=dict)
@@ -86,5 +86,5 @@ class Roster:
     def _taken_back(self, slots: Iterable[Slot]) -> list[Slot]:
         taken = [slot for slot in slots if slot.position not in self._started]
         self._started.update(slot.position for slot in taken)
-        self.released.update(slot.position for slot in taken)
+        self.endings.extend(["released"] * len(taken))
         return taken
