@@ -22,7 +22,6 @@ from lambda_runtime.invocation import Invocation, begin, usual_seconds
 from lambda_runtime.processor import SqsProcessor
 from lambda_runtime.records import Slot, lanes_of, read_delivery, record_id, records_of
 from lambda_runtime.threads import EventLoops, Threads
-from lambda_runtime.tracing import Tracer, Tracing
 from lambda_runtime.watch import Watch
 from towpath import limits, payload
 from towpath.context import Publish
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from lambda_runtime.idempotency import Idempotency
+    from lambda_runtime.tracing import Tracer
 
 LambdaHandler = Callable[[Any, Any], dict[str, Any]]
 
@@ -109,6 +109,8 @@ def function_for(
         handler, told = _once(handler, extras.idempotency, settings.policy.subscription, loops)
         on_begin.append(told)
     if extras.tracer is not None and not extras.tracer.disabled:
+        from lambda_runtime.tracing import Tracing
+
         tracing = Tracing(extras.tracer)
         handler = tracing.traced(handler)
         on_begin.append(tracing.begin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -19,7 +20,7 @@ from towpath.context import AbortSignal
 from towpath.settlement import Failure, Retrial, SettleResult
 
 _EXIT_CODE: Final = 70  # a fault of the software, by sysexits.h
-_HIDING_SHARE: Final = 0.5  # of the last moment, for hiding what is given up
+_HIDING_SHARE: Final = 0.8  # of the last moment, for hiding what is given up and whatever else is still under way
 
 
 class Guard:
@@ -126,7 +127,9 @@ class Guard:
         self._equipment.log.error(message, extra=self._facts(slots, []))
         hiding = threading.Thread(target=self._hide, args=(running,), name="towpath-guard", daemon=True)
         hiding.start()
-        hiding.join(_HIDING_SHARE * self._invocation.last_moment_seconds)
+        end = time.monotonic() + _HIDING_SHARE * self._invocation.last_moment_seconds
+        for thread in (hiding, *(one for one in self._at_work if one is not threading.current_thread())):
+            thread.join(max(end - time.monotonic(), 0))
         report(self._equipment, self._invocation, self._roster)
         sys.stdout.flush()
         sys.stderr.flush()

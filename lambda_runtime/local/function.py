@@ -110,6 +110,11 @@ class LocalFunction:
         self.clock.advance(seconds)
 
     @property
+    def is_ended(self) -> bool:
+        """Whether the function's process would have ended by now, in the invocation that is under way."""
+        return self._ended
+
+    @property
     def waiting(self) -> int:
         """How many messages the queue holds, hidden ones with them."""
         return len(self.queue.messages)

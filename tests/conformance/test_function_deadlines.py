@@ -8,7 +8,7 @@ from towpath import NewMessage
 @pytest.mark.parametrize("harness", ["aws-lambda"], indirect=True)
 def test_what_completed_before_a_function_ran_out_of_time_never_runs_again_and_nothing_else_is_lost(harness):
     """One handler in the batch ignores that time is over, until the function's process ends without an answer."""
-    subscription = {"topic": "orders", "lambda": {"concurrency": 2, "timeout_seconds": 4, "batch_window_seconds": 1}}
+    subscription = {"topic": "orders", "lambda": {"concurrency": 2, "timeout_seconds": 10, "batch_window_seconds": 1}}
     with harness.transport({"topics": {"orders": {}}, "subscriptions": {"ship": subscription}}) as running:
         stuck = NewMessage(payload={"script": ["sleep:60", "complete"]})
         others = [NewMessage(payload={"script": ["sleep:0.7", "complete"]}) for _ in range(9)]

@@ -37,8 +37,8 @@ def process(message, context):
 
 what = sys.argv[1]
 extras = {"report": report_to_log("documents.convert", {})}
-handler = function(process, Told(), concurrency=1, timeout_seconds=3, extras=extras).handle
-context = Context(3)
+handler = function(process, Told(), concurrency=1, timeout_seconds=20, extras=extras).handle
+context = Context(6)  # the guard strikes after two seconds, the last moment comes after five
 answer = handler({"Records": [record(n, n) for n in range(3)]}, context)
 print(json.dumps([answer, context.get_remaining_time_in_millis()]))
 """

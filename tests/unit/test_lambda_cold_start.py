@@ -103,6 +103,25 @@ def test_the_first_retry_loads_boto3_and_reaches_for_the_endpoint_of_the_environ
     assert (metrics["Processed"], metrics["Failed"], metrics["Retried"]) == ([1.0], [1.0], [0.0])
 
 
+def test_each_line_has_its_own_deliverys_ids_and_its_own_requests(tmp_path):
+    program = (
+        "from lambda_runtime import sqs_handler\nhandler = sqs_handler('app.documents:process')\n"
+        "class Context:\n    def __init__(self, request): self.aws_request_id = request\n"
+        "    def get_remaining_time_in_millis(self): return 50_000\n"
+        f"records = {[record(n, n) for n in range(3)]}\n"
+        "handler({'Records': records[:2]}, Context('first'))\nhandler({'Records': records[2:]}, Context('second'))\n"
+        "handler({'Records': records[2:]}, None)"
+    )
+    done = run(program, tmp_path, POWERTOOLS_METRICS_DISABLED="true")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["delivery_id"], line.get("function_request_id"), line["page"]) for line in lines] == [
+        ("message-0", "first", 1),
+        ("message-1", "first", 1),
+        ("message-2", "second", 1),
+        ("message-2", None, 1),
+    ]
+
+
 def test_log_lines_are_not_doubled_by_a_handler_of_the_root_logger(tmp_path):
     program = (
         "import logging\nlogging.basicConfig(level='INFO', stream=__import__('sys').stdout)\n"

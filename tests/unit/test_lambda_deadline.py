@@ -171,7 +171,7 @@ def test_no_time_is_kept_without_lambdas_context():
 
 
 def test_a_handler_that_ignores_its_abort_to_the_end_takes_the_process_with_it(caplog):
-    sqs = FakeSqs()
+    sqs, hidden = FakeSqs(), threading.Event()
     reported = []
 
     def process(message: Message, context: Context):
@@ -183,9 +183,10 @@ def test_a_handler_that_ignores_its_abort_to_the_end_takes_the_process_with_it(c
                 break
             threading.Event().wait(0.01)
 
-    timed = Timed(process, sqs, extras={"report": reported.append})
+    timed = Timed(process, Told(sqs, "hide", hidden), extras={"report": reported.append})
     timed.handle({"Records": [record(0, 0, receives=3)]}, LambdaContext(60_000))
     assert timed.ended_with == [70]
+    assert hidden.wait(WAIT)
     ((handle, seconds),) = asked(sqs, "hide")[0]
     assert handle == "handle-0"
     assert 20 <= seconds <= 40  # it comes again after its back-off, and not beside itself
