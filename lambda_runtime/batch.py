@@ -54,22 +54,22 @@ class Batch:
 
     def _run_lane(self, lane: Lane) -> None:
         for i, slot in enumerate(lane):
-            if self._guard.is_time_over:
+            now = self._equipment.seconds()
+            if now >= self._invocation.guard_at:
                 self._guard.close()
                 return
-            if not self._handle(slot):
+            if not self._handle(slot, now):
                 rest = self._roster.take_back(lane[i + 1 :])
                 self._guard.release(rest, "one before them in their group is not done")
                 return
 
-    def _handle(self, slot: Slot) -> bool:
+    def _handle(self, slot: Slot, started: float) -> bool:
         """Handle one delivery and settle it; answer whether it is done.
 
         Whatever else is raised, which is a defect, stops here: passed on it would fail the whole invocation, and Lambda
         would run every record again that is done.
         """
         control = self._control if self._limit is None else self._limited(self._limit)
-        started = self._equipment.seconds()
         if not self._roster.start(Running(slot=slot, since=started, abort=control.abort)):
             return False
         answers: list[bool] = []

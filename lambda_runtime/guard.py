@@ -51,11 +51,6 @@ class Guard:
         """Whether there is any time to guard."""
         return self._limit is not None or self._invocation.last_at < math.inf
 
-    @property
-    def is_time_over(self) -> bool:
-        """Whether no record may start any more."""
-        return self._equipment.seconds() >= self._invocation.guard_at
-
     def due_at(self) -> float:
         """When something is due next."""
         return min([self._steps[-1][0] if self._steps else math.inf, *self._limits()])

@@ -41,7 +41,8 @@ def records_of(event: Any) -> list[Any]:
 
 def record_id(record: Any) -> str | None:
     """The id by which Lambda knows the record, or ``None`` for what is no SQS record."""
-    found = record.get("messageId") if isinstance(record, Mapping) else None
+    is_mapping = type(record) is dict or isinstance(record, Mapping)  # to ask for a type is quicker than for an ABC
+    found = record.get("messageId") if is_mapping else None
     return found if isinstance(found, str) and found else None
 
 
