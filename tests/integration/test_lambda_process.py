@@ -16,7 +16,8 @@ from tests.fakes.sqs import FakeSqs
 
 class Told(FakeSqs):
     def _answer(self, name, url, entries, key):
-        print(json.dumps([name, [[e[key], e.get("VisibilityTimeout")] for e in entries]]), file=sys.stderr, flush=True)
+        told = json.dumps([name, [[e[key], e.get("VisibilityTimeout")] for e in entries]])
+        os.write(2, told.encode() + b"\\n")  # in one piece, beside other threads
         return super()._answer(name, url, entries, key)
 
 class Context:
