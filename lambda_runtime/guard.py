@@ -162,4 +162,7 @@ def report(equipment: Equipment, invocation: Invocation, roster: Roster) -> None
     """Have the figures of one invocation told, as they stand; of one without records there are none."""
     if equipment.report is not None and invocation.records:
         told = figures(invocation.records, roster.endings, roster.durations_ms, invocation.oldest_age_ms)
-        equipment.report(told)
+        try:
+            equipment.report(told)
+        except Exception as error:  # noqa: BLE001 - a line of metrics must not cost a batch
+            equipment.log.warning("the metrics are lost: %s: %s", type(error).__name__, error)

@@ -151,6 +151,15 @@ def test_a_settle_that_breaks_is_counted_as_failed():
     assert (told[0].failed, told[0].retried) == (1, 0)
 
 
+def test_metrics_that_cannot_be_written_cost_no_batch(caplog):
+    def report(figures):
+        raise OSError("no space left")
+
+    handler = function(lambda message, context: None, FakeSqs(), extras={"report": report}).handle
+    assert failed(handler({"Records": [record(1, 1)]}, None)) == []
+    assert "the metrics are lost: OSError: no space left" in caplog.messages
+
+
 def test_the_age_of_the_oldest_record_is_told():
     told = []
     sent = record(1, 1)
