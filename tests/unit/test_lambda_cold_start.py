@@ -122,6 +122,28 @@ def test_each_line_has_its_own_deliverys_ids_and_its_own_requests(tmp_path):
     ]
 
 
+def test_a_persistence_layer_given_to_sqs_handler_has_a_completed_message_not_run_again(tmp_path):
+    program = (
+        "import boto3\nfrom moto import mock_aws\n"
+        "from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer\n"
+        "from lambda_runtime import sqs_handler\n"
+        "class Context:\n    aws_request_id = 'first'\n"
+        "    def get_remaining_time_in_millis(self): return 50_000\n"
+        "with mock_aws():\n"
+        "    boto3.client('dynamodb').create_table(TableName='done', BillingMode='PAY_PER_REQUEST',\n"
+        "        KeySchema=[{'AttributeName': 'id', 'KeyType': 'HASH'}],\n"
+        "        AttributeDefinitions=[{'AttributeName': 'id', 'AttributeType': 'S'}])\n"
+        "    layer = DynamoDBPersistenceLayer(table_name='done')\n"
+        "    handler = sqs_handler('app.documents:process', idempotency=layer)\n"
+        f"    for _ in range(2): print(handler({{'Records': [{RECORD}]}}, Context()))\n"
+    )
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    done = run(program, tmp_path, POWERTOOLS_METRICS_DISABLED="true", **keys)
+    handled, *answers = done.stdout.splitlines()
+    assert json.loads(handled)["message"] == "handling"
+    assert answers == ["{'batchItemFailures': []}"] * 2
+
+
 def test_log_lines_are_not_doubled_by_a_handler_of_the_root_logger(tmp_path):
     program = (
         "import logging\nlogging.basicConfig(level='INFO', stream=__import__('sys').stdout)\n"
