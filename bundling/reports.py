@@ -28,6 +28,7 @@ _WORDS: Final[dict[State, str]] = {  # for people, the same as a worker's
     "failed": "failed",
 }
 _TRACEBACK: Final = "Traceback (most recent call last):"
+_METRICS: Final = '{"_aws":'  # how a line in CloudWatch's embedded metric format begins
 
 
 def bundle_json(bundle: Bundle, uploaded: Uploaded | None = None) -> Any:
@@ -132,14 +133,14 @@ def _written(logs: str, error: object, *, debug: bool) -> Iterator[str]:
 
 
 def _own_lines(logs: str, error: object) -> Iterator[str]:
-    """The logger's lines in short, and what was printed: neither the records' outcomes, nor tracebacks, nor what AWS's
-    runtime client says of ``error``.
+    """The logger's lines in short, and what was printed: neither the records' outcomes, nor tracebacks, nor metrics,
+    nor what AWS's runtime client says of ``error``.
     """
     in_traceback = False
     for line in log_lines(logs):
         text = str(line["message"])
         in_traceback = text == _TRACEBACK or (in_traceback and text[:1].isspace())
-        if in_traceback or is_settled(line) or "LAMBDA_WARNING" in text:
+        if in_traceback or is_settled(line) or "LAMBDA_WARNING" in text or text.startswith(_METRICS):
             continue
         if error is None or text != f"[ERROR] {_error(error)}":
             yield f"{line['level']} {text}" if "level" in line else text

@@ -315,14 +315,14 @@ def _read_envelope(record: Mapping[str, Any]) -> Message[JsonValue]:
     published_at = _read_time(record, "published_at")
     if published_at is None:
         raise InvalidEnvelope("published_at is missing")
-    attributes, correlation_id = record.get("attributes"), record.get("correlation_id")
+    correlation_id = record.get("correlation_id")
     message: Message[JsonValue] = Message(
         id=message_id,
         topic=topic,
         payload=record.get("payload", ABSENT),
         payload_ref=_read_ref(record.get("payload_ref")),
         partition_key=record.get("partition_key"),
-        attributes={} if attributes is None else attributes,
+        attributes=_read_attributes(record.get("attributes")),
         correlation_id=message_id if correlation_id is None else correlation_id,
         causation_id=record.get("causation_id"),
         traceparent=record.get("traceparent"),
@@ -333,9 +333,14 @@ def _read_envelope(record: Mapping[str, Any]) -> Message[JsonValue]:
     fault = carried_fault(message)
     if fault is not None:
         raise InvalidEnvelope(fault.message)
-    if not message.attributes:
-        return message
-    return replace(message, attributes={name: _stored(value) for name, value in message.attributes.items()})
+    return message
+
+
+def _read_attributes(value: JsonValue) -> Any:
+    """The attributes as a handler gets them: arrays are tuples. What is no object stays, for its fault to be told."""
+    if type(value) is not dict:
+        return {} if value is None else value
+    return {name: tuple(item) if type(item) is list else item for name, item in value.items()}
 
 
 def _read_ref(value: JsonValue) -> PayloadRef | None:
