@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 import psycopg
 import sqlalchemy as sa
 from psycopg.abc import PQGen
-from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext
@@ -29,6 +28,7 @@ from local_transport.dialects.advisory import (
     TRY_TO_SWEEP,
     publishing_locks,
 )
+from local_transport.dialects.arrays import Texts, TextsDumper, array_of, array_parameter
 from local_transport.dialects.health import Finding, Limits
 from local_transport.dialects.listening import NotifySignals
 from local_transport.dialects.port import (
@@ -108,17 +108,15 @@ class _UnnestBatch:
     """Rows as one array for each column."""
 
     def __init__(self, name: str, columns: Columns) -> None:
-        self._names = [f"{name}_{column}" for column in columns]
-        arrays = [
-            sa.bindparam(parameter, type_=postgresql.ARRAY(kind))
-            for parameter, kind in zip(self._names, columns.values(), strict=True)
-        ]
+        self._kinds = {f"{name}_{column}": kind for column, kind in columns.items()}
+        arrays = [array_parameter(parameter, kind) for parameter, kind in self._kinds.items()]
         shape = [sa.column(column, kind) for column, kind in columns.items()]
         self.rows: FromClause = sa.func.unnest(*arrays).table_valued(*shape).render_derived(name=name)
 
     def bind(self, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
-        columns = list(zip(*rows, strict=True)) or [()] * len(self._names)
-        return {name: list(values) for name, values in zip(self._names, columns, strict=True)}
+        columns = list(zip(*rows, strict=True)) or [()] * len(self._kinds)
+        found = zip(self._kinds.items(), columns, strict=True)
+        return {name: array_of(kind, values) for (name, kind), values in found}
 
 
 class _OneStatement:
@@ -179,7 +177,7 @@ class PostgreSql:
 
         @event.listens_for(engine, "connect")
         def _prepare(connection: psycopg.Connection[Any], _entry: object) -> None:
-            connection.adapters.register_dumper(list, ListBinaryDumper)  # as text, every quote in a body is escaped
+            connection.adapters.register_dumper(Texts, TextsDumper)
 
         @event.listens_for(engine, "first_connect")
         def _look(connection: psycopg.Connection[tuple[str]], _entry: object) -> None:
