@@ -15,7 +15,7 @@ from local_transport.details import ended_by_lease
 from local_transport.dialects.columns import LIMIT, Moment, moment
 from local_transport.dialects.port import Change
 from local_transport.front import Walk, front_for
-from local_transport.leasing import SUBSCRIPTION, Claimed, Leasing, claimable, with_message
+from local_transport.leasing import SUBSCRIPTION, Claimed, Leasing, claimable, first_due, with_message
 from local_transport.tables import delivery
 from towpath.backoff import Random
 
@@ -64,7 +64,7 @@ class Claims:
             return Claimed()
         with self._database.changing() as connection:
             rows = self._plan.run(connection, parameters)
-        self.front.walked(walk, min((row.was_due_at for row in rows if row.was_due_at is not None), default=None))
+        self.front.walked(walk, first_due(rows))
         return self._leasing.claimed(rows)
 
     def _anything_due(self, parameters: Mapping[str, Any]) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Row
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.selectable import FromClause
 
@@ -132,22 +132,20 @@ class Leasing:
         steps = {attempt - 1: sa.bindparam(f"delay_{attempt}", type_=sa.Float()) for attempt in self._delays}
         return sa.case(steps, value=delivery.c.attempt, else_=steps[max(steps)])
 
-    def claimed(self, rows: Sequence[Row[Any]]) -> Claimed:
+    def claimed(self, rows: Iterable[Sequence[Any]]) -> Claimed:
         """What the claim did, from rows that begin with the columns of ``with_message``."""
         found = Claimed()
-        policy = self._applied.policy
-        lasts = timedelta(seconds=policy.lease_seconds)
+        subscription_id, name = self._applied.id, self._applied.policy.subscription
+        lasts = timedelta(seconds=self._applied.policy.lease_seconds)
         for row in rows:
-            values: tuple[Any, ...] = row[:_WIDTH]
-            ordinal, state, attempt, token, is_replay, is_cancelled, lane, is_expired = values[:8]
-            ends_at, message_id, body, topic_name, checkpoint = values[8:]
-            own_id = delivery_id(ordinal, self._applied.id)
+            ordinal, state, attempt, token, is_replay, is_cancelled, lane, is_expired, ends_at, *of_message = row
+            message_id, body, topic_name, checkpoint = of_message[:_OF_MESSAGE]
             if state == "dead":
-                found.ended.append(own_id)
+                found.ended.append(delivery_id(ordinal, subscription_id))
                 continue
             delivery = Delivery(
-                id=own_id,
-                subscription=policy.subscription,
+                id=delivery_id(ordinal, subscription_id),
+                subscription=name,
                 topic=topic_name,
                 attempt=attempt,
                 is_replay=is_replay,
@@ -172,7 +170,12 @@ _RETURNED: Final = (
     "lane",
     "lease_expires_at",
 )
-_WIDTH: Final = 13  # columns of ``with_message``
+_OF_MESSAGE: Final = 4  # columns of ``with_message`` that are not the delivery's own
+
+
+def first_due(rows: Iterable[Sequence[Any]]) -> datetime | None:
+    """The earliest time at which rows that end with one were due; ``None`` when none of them has it."""
+    return min(filter(None, map(itemgetter(-1), rows)), default=None)
 
 
 def with_message(leased: FromClause, source: FromClause) -> tuple[FromClause, list[sa.ColumnElement[Any]]]:
