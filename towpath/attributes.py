@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from towpath.json_values import is_text, parsed
+from towpath.json_values import STRICT_DECODER, is_text
 from towpath.message import AttributeValue, JsonValue
 
 
@@ -40,7 +40,7 @@ def read_attribute(type_name: str, text: str) -> AttributeValue:
 
 def _read_list(text: str) -> AttributeValue:
     try:
-        found = parsed(text)
+        found = STRICT_DECODER.decode(text)
         items = tuple(map(_item_text, found)) if isinstance(found, list) else None
     except (ValueError, RecursionError):
         return text
@@ -49,7 +49,7 @@ def _read_list(text: str) -> AttributeValue:
 
 def _read_number(text: str) -> AttributeValue:
     try:
-        found = parsed(text)
+        found = STRICT_DECODER.decode(text)
     except (ValueError, RecursionError):
         return text
     is_number = isinstance(found, int | float) and not isinstance(found, bool) and found not in _INFINITE

@@ -23,16 +23,17 @@ def _refused(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
 
 
-_STRICT: Final = json.JSONDecoder(parse_constant=_refused)  # made once: making one takes as long as a short text
+STRICT_DECODER: Final = json.JSONDecoder(parse_constant=_refused)
+"""Python's decoder without NaN and the infinities. Made once: making one takes as long as reading a short text."""
 
 
 def parsed(text: str) -> JsonValue:
     """The JSON that ``text`` is, without NaN and the infinities. Raises ``ValueError``, or ``RecursionError``."""
     if text.startswith("{"):  # as every envelope does: to look for blanks around it takes longer than a short one
-        document, end = _STRICT.raw_decode(text)
+        document, end = STRICT_DECODER.raw_decode(text)
         if end == len(text):
             return document
-    return _STRICT.decode(text)
+    return STRICT_DECODER.decode(text)
 
 
 def is_text(value: object) -> TypeGuard[str]:

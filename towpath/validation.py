@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeGuard
 
 from towpath import limits
-from towpath.json_values import is_plain_json, is_text, json_fault, shown
+from towpath.json_values import is_text, json_fault, shown
 from towpath.message import ABSENT, Message, NewMessage, PayloadRef, PublishCode, PublishError, is_message_id
 
 _ATTRIBUTE_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{limits.ATTRIBUTE_NAME_LENGTH}}}")
@@ -41,29 +41,11 @@ def first_fault(new: NewMessage) -> PublishError | None:
 
 def carried_fault(message: NewMessage | Message[Any]) -> PublishError | None:
     """The first rule that what travels of a message breaks, all but its id."""
-    if _is_bare(message):
-        return None
     for check in _CHECKS:
         fault = check(message)
         if fault is not None:
             return fault
     return None
-
-
-def _is_bare(message: NewMessage | Message[Any]) -> bool:
-    """Whether it carries nothing but a payload and a correlation, sound at a glance, as most messages do."""
-    return (
-        message.payload_ref is None
-        and type(message.attributes) is dict
-        and not message.attributes
-        and message.deliver_after is None
-        and message.expires_at is None
-        and message.partition_key is None
-        and message.causation_id is None
-        and message.traceparent is None
-        and (message.correlation_id is None or _matches(_CORRELATION_ID, message.correlation_id))
-        and (message.payload is ABSENT or is_plain_json(message.payload))
-    )
 
 
 def _id_fault(new: NewMessage) -> PublishError | None:
