@@ -90,7 +90,10 @@ class Claims:
             return found.order_by(leased.c.message_ordinal)
 
         return Change(
-            change=self._leasing.lease(locked), then=[lambda leased: ended_by_lease(dialect, leased)], read=read
+            change=self._leasing.lease(locked),
+            keyed=self._leasing.keyed(sa.select(locked.c.message_ordinal)),
+            then=[lambda leased: ended_by_lease(dialect, leased)],
+            read=read,
         )
 
 

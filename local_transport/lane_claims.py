@@ -152,9 +152,10 @@ class LaneClaims:
         return sa.select(locked.c.subscription_id, locked.c.lane, locked.c.due_at, ordinal)
 
     def _leasing_of(self, chosen: FromClause) -> Change:
-        dialect = self._database.dialect
+        dialect, ordinal = self._database.dialect, chosen.c.message_ordinal
         return Change(
             change=self._leasing.lease(chosen),
+            keyed=self._leasing.keyed(sa.select(ordinal).where(ordinal.is_not(None))),
             then=[lambda leased: ended_by_lease(dialect, leased), lambda leased: self._moved(chosen, leased)],
             read=lambda leased: _rows(chosen, leased),
         )

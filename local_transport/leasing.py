@@ -15,6 +15,7 @@ from sqlalchemy.sql.selectable import FromClause
 
 from local_transport.applied import AppliedSubscription
 from local_transport.dialects.columns import Among, Later, Moment, Now
+from local_transport.dialects.port import Keyed
 from local_transport.tables import delivery, delivery_detail, message, subscription, topic
 from towpath.backoff import Random
 from towpath.settlement import Delivery, SubscriptionPolicy
@@ -108,6 +109,18 @@ class Leasing:
         A delivery past its expiry, or cancelled, is leased without an attempt, whatever attempts it had: whoever
         claimed it ends it. One whose attempts are used up becomes dead here.
         """
+        mine = Among(delivery.c.message_ordinal, sa.select(chosen.c.message_ordinal).scalar_subquery())
+        leased = self._lease(sa.and_(mine, delivery.c.subscription_id == SUBSCRIPTION))
+        now_expired = delivery.c.expires_at <= Now()
+        expired = sa.case((now_expired, sa.true()), else_=sa.false()).label("expired")
+        return leased.returning(*(delivery.c[name] for name in _RETURNED), expired)
+
+    def keyed(self, ordinals: sa.Select[Any]) -> Keyed:
+        """The same in steps."""
+        own = delivery.c.subscription_id == SUBSCRIPTION
+        return Keyed(find=ordinals, key=delivery.c.message_ordinal, within=own, change=self._lease)
+
+    def _lease(self, those: sa.ColumnElement[bool]) -> sa.Update:
         held = delivery.c
         over = sa.or_(held.cancel_requested, held.expires_at <= Now())
         used_up = held.attempt >= _MAX_ATTEMPTS
@@ -122,10 +135,7 @@ class Leasing:
             "ends_at": sa.case((held.cancel_requested, ends), (over, none), (used_up, none), (last, ends), else_=none),
             "dead_since": sa.case((over, none), (used_up, Now()), else_=none),
         }
-        mine = Among(held.message_ordinal, sa.select(chosen.c.message_ordinal).scalar_subquery())
-        leased = sa.update(delivery).values(values).where(mine, held.subscription_id == SUBSCRIPTION)
-        expired = sa.case((held.expires_at <= Now(), sa.true()), else_=sa.false()).label("expired")
-        return leased.returning(*(held[name] for name in _RETURNED), expired)
+        return sa.update(delivery).values(values).where(those)
 
     def _delay(self) -> sa.ColumnElement[float]:
         """The back-off after the attempt that a claim begins, as seconds; ``BackOff`` alone knows the rule."""
