@@ -15,7 +15,7 @@ from local_transport.details import ended_by_lease
 from local_transport.dialects.columns import LIMIT, Moment, moment
 from local_transport.dialects.port import Change
 from local_transport.front import Walk, front_for
-from local_transport.leasing import SUBSCRIPTION, Claimed, Leasing, claimable, first_due, with_message
+from local_transport.leasing import MAX_CLAIM, SUBSCRIPTION, Claimed, Leasing, claimable, first_due, with_message
 from local_transport.tables import delivery
 from towpath.backoff import Random
 
@@ -41,6 +41,7 @@ class Claims:
         self._leasing = Leasing(applied, random)
         self.front: Final = front_for(database.dialect, monotonic)
         self._plan = database.dialect.plan(self._claiming())
+        self._found_enough = False
         self._look = database.dialect.statement(sa.select(due_deliveries(sa.literal_column("1")).limit(1).exists()))
 
     def claim(self, limit: int) -> Claimed:
@@ -60,10 +61,12 @@ class Claims:
 
     def _claim(self, limit: int, walk: Walk) -> Claimed:
         parameters = self._leasing.parameters(limit) | {"front": walk.start}
-        if self._database.dialect.looks_before_it_locks and not self._anything_due(parameters):
+        looks = self._database.dialect.looks_before_it_locks and not self._found_enough
+        if looks and not self._anything_due(parameters):
             return Claimed()
         with self._database.changing() as connection:
             rows = self._plan.run(connection, parameters)
+        self._found_enough = len(rows) >= min(limit, MAX_CLAIM)  # then there may well be more
         self.front.walked(walk, first_due(rows))
         return self._leasing.claimed(rows)
 

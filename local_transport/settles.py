@@ -190,8 +190,10 @@ def _proof(held: Delivery) -> _Proof:
     match = _PROOF.fullmatch(f"{held.id.partition('-')[0]} {held.lease_token}")
     if match is None:
         return _NOTHING
-    ordinal, token, lane = (None if part is None else int(part) for part in match.groups())
-    if ordinal is None or token is None or ordinal > _LARGEST or token > _LARGEST_TOKEN:
+    texts = match.groups()
+    ordinal, token = int(texts[0]), int(texts[1])
+    lane = None if texts[2] is None else int(texts[2])
+    if ordinal > _LARGEST or token > _LARGEST_TOKEN:
         return _NOTHING
     return _NOTHING if lane is not None and not -_LARGEST <= lane <= _LARGEST else (ordinal, token, lane)
 

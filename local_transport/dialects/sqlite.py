@@ -69,7 +69,7 @@ class _JsonBatch:
         self.rows: FromClause = rows.cte(name).prefix_with("MATERIALIZED")
 
     def bind(self, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
-        text = json.dumps([list(row) for row in rows], ensure_ascii=False, separators=(",", ":"), default=milliseconds)
+        text = json.dumps([tuple(row) for row in rows], ensure_ascii=False, separators=(",", ":"), default=milliseconds)
         return {self._name: text}
 
 
