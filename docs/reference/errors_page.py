@@ -34,7 +34,7 @@ PUBLISH_CODES: Mapping[PublishCode, Entry] = {
         what_to_do="turn what it names into JSON: text for a time or a `Decimal`, a list for a set, base64 for bytes",
     ),
     "InvalidAttributes": Entry(
-        when="an attribute breaks its rules, or `deliver_after` or `expires_at` has no time zone",
+        when="an attribute breaks its rules, a time has no time zone, or `deliver_after` is not before `expires_at`",
         what_to_do="correct the attribute or time that it names; what does not fit belongs into the payload",
     ),
     "InvalidPartitionKey": Entry(

@@ -88,6 +88,21 @@ class Plan(Protocol):
         """Make the change; answers what is read, or the rows that were changed."""
 
 
+class SharingPlan(Protocol):
+    """A ``Change`` made ready to run by itself, as quickly as can be, while the topology is kept as it is.
+
+    It sees everything that was committed before it had the topology's lock. Its parameters are values that the driver
+    takes, and times.
+    """
+
+    def run(self, engine: Engine, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
+        """Make the change, durable at the end; answers what is read about it, as the driver gives it.
+
+        It waits for no lock longer than ``LOCK_SECONDS``. ``None``: it cannot be run here, or met a key that is taken,
+        and nothing was done. Raises the driver's own errors, and ``TransportUnavailable``.
+        """
+
+
 class Statement:
     """A statement that takes from a mapping the parameters that it has."""
 
@@ -142,6 +157,9 @@ class Signals(Protocol):
     def announce(self, connection: Connection, text: str) -> None:
         """Have every process hear ``text`` once the transaction of ``connection`` is committed."""
 
+    def announce_now(self, connection: Connection, text: str) -> None:
+        """Have every process hear ``text``, by a connection that is for ``reading`` and did nothing else."""
+
     def end(self) -> None:
         """Let ``hear`` end, now and from now on. For any thread."""
 
@@ -182,6 +200,9 @@ class Dialect(Protocol):
 
     def plan(self, change: Change | Choice) -> Plan:
         """``change`` made ready."""
+
+    def sharing_plan(self, change: Change) -> SharingPlan:
+        """``change`` made ready to be run by itself."""
 
     def insert(self, table: sa.Table) -> Insert:
         """An insert that can say what to do on conflict."""

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import psycopg
 import sqlalchemy as sa
 from psycopg.abc import PQGen
+from psycopg.conninfo import make_conninfo, timeout_from_conninfo
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext
@@ -31,6 +32,7 @@ from local_transport.dialects.advisory import (
 from local_transport.dialects.arrays import Texts, TextsDumper, array_of, array_parameter
 from local_transport.dialects.health import Finding, Limits
 from local_transport.dialects.listening import NotifySignals
+from local_transport.dialects.pipelining import Pipelined
 from local_transport.dialects.port import (
     NO_TRANSACTION,
     Batch,
@@ -40,6 +42,7 @@ from local_transport.dialects.port import (
     Insert,
     Plan,
     Rows,
+    SharingPlan,
     Signals,
     Statement,
     wakeups_are_on,
@@ -119,15 +122,19 @@ class _UnnestBatch:
         return {name: array_of(kind, values) for (name, kind), values in found}
 
 
-class _OneStatement:
+def _in_one(planned: Change | Choice) -> sa.Select[Any] | sa.CompoundSelect[Any]:
     """A change and all that follows as one statement with common table expressions."""
+    change = planned if isinstance(planned, Change) else planned.change(planned.choose.cte("chosen"))
+    changed = change.change.cte("changed")
+    read = sa.select(changed) if change.read is None else change.read(changed)
+    return read.add_cte(*(follow(changed).cte(f"then_{i}") for i, follow in enumerate(change.then)))
+
+
+class _OneStatement:
+    """A plan as one statement."""
 
     def __init__(self, planned: Change | Choice) -> None:
-        change = planned if isinstance(planned, Change) else planned.change(planned.choose.cte("chosen"))
-        changed = change.change.cte("changed")
-        read = sa.select(changed) if change.read is None else change.read(changed)
-        follows = [follow(changed).cte(f"then_{i}") for i, follow in enumerate(change.then)]
-        self._statement = Statement(read.add_cte(*follows), _SQL)
+        self._statement = Statement(_in_one(planned), _SQL)
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
         return self._statement.run(connection, parameters).all()
@@ -156,6 +163,7 @@ class PostgreSql:
             arguments["prepare_threshold"] = _threshold(url.query.get("prepare_threshold", "none"))
         answer_seconds = _answer_seconds(url.query.get("answer_timeout", str(ANSWER_SECONDS)))
         wanted = _libpq(url)
+        _check_options(wanted)
         engine = sa.create_engine(
             wanted,
             connect_args={name: value for name, value in arguments.items() if name not in wanted.query},
@@ -166,7 +174,7 @@ class PostgreSql:
 
         @event.listens_for(engine, "handle_error")
         def _give_up(context: ExceptionContext) -> None:
-            if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+            if _is_stuck(context.original_exception):
                 context.is_disconnect = True  # the pool makes new connections, to where writes are taken by now
 
         @event.listens_for(engine, "do_connect")
@@ -234,6 +242,12 @@ class PostgreSql:
         """The change, made ready."""
         return _OneStatement(change)
 
+    def sharing_plan(self, change: Change) -> SharingPlan:
+        """The change, made ready to be run in a pipeline."""
+        share = SHARE_TOPOLOGY.compile(dialect=_SQL, compile_kwargs={"literal_binds": True})
+        statements = (str(share), str(_in_one(change).compile(dialect=_SQL)))
+        return Pipelined(statements, lambda: self._reads_committed, _is_stuck)
+
     def insert(self, table: sa.Table) -> Insert:
         """An insert with ON CONFLICT."""
         return postgresql.insert(table)
@@ -288,6 +302,11 @@ class PostgreSql:
         return list(postgresql_health.examine(connection, limits))
 
 
+def _is_stuck(error: BaseException) -> bool:
+    """Whether the connection is of no use although it is open: its server takes no writes any more."""
+    return getattr(error, "sqlstate", None) == _READ_ONLY
+
+
 _READ_ONLY: Final = "25006"  # a server that lost its role, and kept its connections
 _TROUBLE: Final = (_READ_ONLY, "42501")  # insufficient privilege
 
@@ -296,6 +315,19 @@ _OWN: Final = ("prepare_threshold", "answer_timeout", "wakeups", "listen")  # of
 
 def _libpq(url: URL) -> URL:
     return url.set(drivername="postgresql+psycopg").difference_update_query(_OWN)
+
+
+def _check_options(url: URL) -> None:
+    """Raise ``UnknownTransport`` for what libpq cannot take, which would fail each connect."""
+    own = f"{', '.join(_OWN[:-1])} and {_OWN[-1]}"
+    try:
+        _, options = _SQL.create_connect_args(url)  # "host" may come several times: the servers to try in turn
+        for name, value in options.items():
+            make_conninfo(**{name: value})
+        timeout_from_conninfo(dict(options))
+    except (ArgumentError, psycopg.ProgrammingError) as error:
+        problem = f"the URL of the database cannot be used: {str(error).strip()}"
+        raise UnknownTransport(f"{problem}; a PostgreSQL URL takes libpq's parameters, and {own}") from error
 
 
 def listening_url(url: URL) -> URL | None:

@@ -8,7 +8,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -36,6 +37,7 @@ from local_transport.dialects.port import (
     Keyed,
     Plan,
     Rows,
+    SharingPlan,
     Signals,
     Statement,
     wakeups_are_on,
@@ -44,6 +46,7 @@ from local_transport.dialects.watching import FileSignals
 from towpath.errors import TransportUnavailable, UnknownTransport
 
 _SQL: Final = sqlite.dialect()
+_NAMED: Final = sqlite.dialect(paramstyle="named")
 _OLDEST_SQLITE: Final = (3, 35, 0)  # RETURNING
 _SYNCHRONOUS: Final = ("FULL", "NORMAL")
 _DEFECTS: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_MISUSE)
@@ -150,17 +153,72 @@ class _Stepwise:
         return rows
 
 
-def _reading(
-    name: str, columns: Columns, make: Callable[[FromClause], UpdateBase | sa.Select[Any] | sa.CompoundSelect[Any]]
-) -> Statement:
-    """The statement that ``make`` makes of a batch without the columns that it does not read.
+class _SharingStatements:
+    """A change and what follows in one transaction, which locks out every other writer.
+
+    They go to the driver as they are: what SQLAlchemy does for each takes several times as long as a small one itself.
+    """
+
+    def __init__(self, change: Change, turn: Callable[[], AbstractContextManager[None]]) -> None:
+        """``turn`` is held while this process writes."""
+        self._turn = turn
+        columns = _kinds(change.change.exported_columns)
+        self._changed = _JsonBatch("changed", columns)
+        self._change = _driver_text(change.change)
+        self._then = [_driver_text(_reader("changed", columns, follow)) for follow in change.then]
+        self._read = None if change.read is None else _driver_text(_reader("changed", columns, change.read))
+
+    def run(self, engine: Engine, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
+        known = {name: milliseconds(v) if isinstance(v, datetime) else v for name, v in parameters.items()}
+        with self._turn(), closing(engine.raw_connection()) as pooled:
+            driver = cast("sqlite3.Connection", pooled.driver_connection)
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+                found = self._run(driver, known)
+                driver.execute("COMMIT")
+            except BaseException as error:
+                with suppress(sqlite3.Error):
+                    driver.rollback()
+                if _is_stuck(error):
+                    pooled.invalidate()
+                    engine.dispose()
+                if isinstance(error, sqlite3.IntegrityError):
+                    return None
+                raise
+            return found
+
+    def _run(self, driver: sqlite3.Connection, known: dict[str, Any]) -> list[tuple[Any, ...]]:
+        changed = driver.execute(self._change, known).fetchall()
+        known |= self._changed.bind(changed)
+        for statement in self._then:
+            driver.execute(statement, known)
+        return changed if self._read is None else driver.execute(self._read, known).fetchall()
+
+
+Readable = UpdateBase | sa.Select[Any] | sa.CompoundSelect[Any]
+
+
+def _reader(name: str, columns: Columns, make: Callable[[FromClause], Readable]) -> Readable:
+    """What ``make`` makes of a batch without the columns that it does not read.
 
     Each would be one more value to be found in JSON for every row.
     """
     whole = _JsonBatch(name, columns)
     known: set[Any] = set(whole.rows.c)
     read = {column.key for column in known & set(visitors.iterate(make(whole.rows)))}
-    return Statement(make(_JsonBatch(name, columns, read or set(columns)).rows), _SQL)
+    return make(_JsonBatch(name, columns, read or set(columns)).rows)
+
+
+def _reading(name: str, columns: Columns, make: Callable[[FromClause], Readable]) -> Statement:
+    return Statement(_reader(name, columns, make), _SQL)
+
+
+def _driver_text(statement: Readable) -> str:
+    return str(statement.compile(dialect=_NAMED))
+
+
+def _is_stuck(error: BaseException | None) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _STUCK
 
 
 def _kinds(columns: Iterable[sa.ColumnElement[Any]]) -> Columns:
@@ -200,7 +258,7 @@ class Sqlite:
 
         @event.listens_for(engine, "handle_error")
         def _give_up(context: ExceptionContext) -> None:
-            if getattr(context.original_exception, "sqlite_errorcode", 0) & 0xFF in _STUCK:
+            if _is_stuck(context.original_exception):
                 context.is_disconnect = True  # the pool makes new connections
 
         @event.listens_for(engine, "begin")
@@ -240,11 +298,16 @@ class Sqlite:
     @contextmanager
     def writing(self, engine: Engine) -> Iterator[Connection]:
         """A transaction that begins as the writer: BEGIN IMMEDIATE."""
+        immediate = {_IMMEDIATE: True}
+        with self._turn(), engine.connect() as connection, connection.execution_options(**immediate).begin():
+            yield connection
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
         if not self._writer.acquire(timeout=LOCK_SECONDS):
             raise TransportUnavailable("another thread of this process is writing to the database for too long")
         try:
-            with engine.connect() as connection, connection.execution_options(**{_IMMEDIATE: True}).begin():
-                yield connection
+            yield
         finally:
             self._writer.release()
 
@@ -259,6 +322,10 @@ class Sqlite:
     def plan(self, change: Change | Choice) -> Plan:
         """The change, made ready."""
         return _SeveralStatements(change)
+
+    def sharing_plan(self, change: Change) -> SharingPlan:
+        """The change, made ready."""
+        return _SharingStatements(change, self._turn)
 
     def insert(self, table: sa.Table) -> Insert:
         """An insert with ON CONFLICT."""

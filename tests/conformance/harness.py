@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import pytest
@@ -38,6 +39,7 @@ from towpath.worker import Worker, WorkerOptions
 FUNCTION = Path(__file__).parent / "function"
 ENVIRONMENTS = count(1)
 PATIENCE = 120  # seconds for what must come, on a busy machine
+DRAIN_PATIENCE = 540  # the same for 2,000 deliveries, for which a test needs a time limit of its own
 
 Observation = dict[str, Any]  # one line of scripted.observe
 
@@ -172,8 +174,12 @@ class WorkerRunning:
         return [str(result.id)]
 
     def drain(self, processes: int, threads: int, deliveries: int) -> int:
-        started = [self._start_worker("*", "--idle-exit", "3", "--concurrency", str(threads)) for _ in range(processes)]
-        assert [process.wait(timeout=240) for process in started] == [0] * processes
+        options = ("*", "--idle-exit", "3", "--concurrency", str(threads))
+        with TemporaryDirectory() as folder:
+            meeting = Path(folder) / str(processes)
+            meeting.mkdir()
+            started = [self._start_worker(*options, CONFORMANCE_MEETING=str(meeting)) for _ in range(processes)]
+            assert [process.wait(timeout=DRAIN_PATIENCE) for process in started] == [0] * processes
         return processes
 
     def observations(self, subscription: str | None = None) -> list[Observation]:
@@ -379,7 +385,7 @@ class LambdaRunning:
 
     def drain(self, processes: int, threads: int, deliveries: int) -> int:
         """The mapping decides how many functions run: LocalStack's runs one at a time."""
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + DRAIN_PATIENCE
         while len(self.observations()) < deliveries:
             assert time.monotonic() < deadline, f"{len(self.seen)} of {deliveries} deliveries were handled"
         self.work()

@@ -168,6 +168,7 @@ def drained_by_two_processes(harness, mode):
 
 
 @on_exclusive
+@pytest.mark.timeout(600)
 @pytest.mark.case(
     "C33", "2 processes of 8 threads each claim 2,000 deliveries: none twice while a lease holds (mode exclusive)"
 )
@@ -176,6 +177,7 @@ def test_two_processes_drain_exclusive_keys(harness):
 
 
 @on_ordered
+@pytest.mark.timeout(600)
 @pytest.mark.case(
     "C33", "2 processes of 8 threads each claim 2,000 deliveries: none twice while a lease holds (mode ordered)"
 )

@@ -64,6 +64,9 @@ _deduplication = st.just((None, None)) | st.tuples(keys.filter(str.strip), _ttls
 
 def _message(payload, deduplication, **content):
     key, ttl = deduplication
+    due, over = content["deliver_after"], content["expires_at"]
+    if due is not None and over is not None and due >= over:
+        content["expires_at"] = None
     return NewMessage(**payload, deduplication_key=key, deduplication_ttl=ttl, **content)
 
 

@@ -43,6 +43,9 @@ TOPOLOGY = on_database({"documents": {}}, {"convert": {"topic": "documents"}})
         ("postgresql://u:secret@h/d?prepare_threshold=often", "prepare_threshold must be a number"),
         ("postgresql://u:secret@h/d?answer_timeout=never", "answer_timeout must be a number of seconds"),
         ("postgresql://u:secret@h/d?answer_timeout=0", "answer_timeout must be a number of seconds"),
+        ("postgresql://u:secret@h/d?ssl=on", 'cannot be used: invalid connection option "ssl"; a PostgreSQL URL takes'),
+        ("postgresql://u:secret@h/d?connect_timeout=soon", "bad value for connect_timeout: 'soon'"),
+        ("postgresql://u:secret@h/d?port=five", "non-integer port"),
         ("postgresql:nonsense", "the URL of the database cannot be read"),
     ],
 )

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
+from towpath.cli.changing import progress
 from towpath.cli.main import build_app
 from towpath.cli.where import age, chosen, selected
 from towpath.errors import DeliveryNotFound, InvalidSelection, SubscriptionNotFound
@@ -224,6 +225,23 @@ def test_dead_letters_are_discarded_or_purged(run, shop):
     assert run("dead-letters", "purge", "bill", *WHY).stdout == "1 delivery is discarded\n"
     assert json.loads(run("dead-letters", "purge", "bill", "--json", *WHY).stdout) == {"discarded": 0}
     assert isinstance(run("dead-letters", "purge", "nobody", *WHY).exception, SubscriptionNotFound)
+
+
+def test_whoever_interrupts_is_told_what_stays_changed(capsys):
+    def interrupted():
+        with progress(as_json=True) as changed:
+            changed(100)
+            changed(1_000)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert "interrupted: 1,100 deliveries are changed, and stay so" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("rate", ["0", "inf", "nan"])
+def test_a_rate_that_is_none_is_wrong_use(run, rate):
+    assert run("dead-letters", "purge", "bill", *WHY, "--rate", rate).exit_code == 2
 
 
 def test_a_subscription_is_paused_and_resumed(run, shop):

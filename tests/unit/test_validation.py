@@ -453,6 +453,15 @@ def test_naive_times_and_those_that_utc_cannot_write_are_refused(field, moment):
     assert problem(**{field: moment}) == f"{field} must be a datetime with a time zone, in the years 1 to 9999 of UTC"
 
 
+def test_what_is_due_only_when_it_is_over_is_refused():
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    told = "deliver_after must be earlier than expires_at: what is due only when it is over is never handled"
+    for over in (noon, noon - timedelta(microseconds=1), (noon - timedelta(hours=1)).astimezone(timezone.max)):
+        assert code(deliver_after=noon, expires_at=over) == "InvalidAttributes"
+        assert problem(deliver_after=noon, expires_at=over) == told
+    assert code(deliver_after=noon, expires_at=noon + timedelta(microseconds=1)) is None
+
+
 # --- deduplication ---------------------------------------------------------------------------------------------
 
 

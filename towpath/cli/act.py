@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
+from towpath.cli.changing import Asked, By, asked_for, change_all, counted, many, progress, tell
 from towpath.cli.logs import news_of
 from towpath.cli.operate import list_dead_letters
 from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
-from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, print_table, telling
+from towpath.cli.output import JsonFlag, print_json, print_sentence, print_table, telling
 from towpath.cli.warrants import Actor, Reason, warrant
 from towpath.cli.where import Everything, Ids, Where, chosen, selected
 from towpath.message import JsonValue, format_time, is_message_id
-from towpath.operating import DeliveryEntry, DeliveryState, Operator, Pace, Selection, Warrant
-
-_PAGE: Final = 500  # deliveries in one look, to count them
+from towpath.operating import DeliveryEntry, Operator, Pace, Selection
 
 deliveries = typer.Typer(help="Deliveries that are open or dead: list, cancel, discard.", no_args_is_help=True)
 dead_letters = typer.Typer(help="Dead letters: deliveries set aside for a person.", no_args_is_help=True)
@@ -29,7 +28,8 @@ dead_letters.command("list")(list_dead_letters)
 
 Name: TypeAlias = Annotated[str, typer.Argument(help="The subscription.", metavar="SUBSCRIPTION")]
 Rate: TypeAlias = Annotated[
-    float | None, typer.Option("--rate", min=0.01, help="Change at most so many a second.", show_default=False)
+    float | None,
+    typer.Option("--rate", min=0.01, max=1_000_000, help="Change at most so many a second.", show_default=False),
 ]
 Most: TypeAlias = Annotated[
     int | None, typer.Option("--limit", min=1, help="Change at most so many.", show_default=False)
@@ -112,47 +112,6 @@ def _entry_row(entry: DeliveryEntry) -> tuple[object, ...]:
 # --- Changes -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """What a command was asked to change, and how to tell what came of it. ``named`` says that ids were given."""
-
-    selections: Sequence[Selection]
-    named: bool
-    warrant: Warrant
-    pace: Pace
-    dry_run: bool
-    as_json: bool
-
-    def of_state(self, state: DeliveryState) -> _Asked:
-        """The same for deliveries in ``state`` alone. Raises ``typer.BadParameter`` when another was asked for."""
-        if any(one.state not in (None, state) for one in self.selections):
-            raise typer.BadParameter(f"this command is for deliveries that are {state}")
-        return replace(self, selections=[replace(one, state=state) for one in self.selections])
-
-
-def _asked(selections: Sequence[Selection], by: _By) -> _Asked:
-    return _Asked(
-        selections=selections,
-        named=any(one.delivery_ids or one.message_id for one in selections),
-        warrant=warrant(by.actor, by.reason),
-        pace=Pace(rate=by.rate, most=by.most),
-        dry_run=by.dry_run,
-        as_json=by.as_json,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _By:
-    """The options that all changes share."""
-
-    reason: str
-    actor: str | None
-    rate: float | None = None
-    most: int | None = None
-    dry_run: bool = False
-    as_json: bool = False
-
-
 @deliveries.command()
 def cancel(
     ids: Ids = None,
@@ -173,8 +132,8 @@ def cancel(
 
     Example: towpath deliveries cancel 17-3 --reason "wrong tenant"
     """
-    by = _By(reason=reason, actor=actor, rate=rate, most=most, dry_run=dry_run, as_json=as_json)
-    asked = _asked(chosen(ids, where, everything=everything), by).of_state("leased")
+    by = By(reason=reason, actor=actor, rate=rate, most=most, dry_run=dry_run, as_json=as_json)
+    asked = asked_for(chosen(ids, where, everything=everything), by).of_state("leased")
     with opened(transport, manifest, bindings) as open_transport:
         _discard(open_transport.operator(), asked)
 
@@ -199,8 +158,8 @@ def discard(
 
     Example: towpath deliveries discard --all --where key=tenant-acme --reason "the tenant has left"
     """
-    by = _By(reason=reason, actor=actor, rate=rate, most=most, dry_run=dry_run, as_json=as_json)
-    asked = _asked(chosen(ids, where, everything=everything), by)
+    by = By(reason=reason, actor=actor, rate=rate, most=most, dry_run=dry_run, as_json=as_json)
+    asked = asked_for(chosen(ids, where, everything=everything), by)
     with opened(transport, manifest, bindings) as open_transport:
         _discard(open_transport.operator(), asked)
 
@@ -225,8 +184,8 @@ def discard_dead_letters(
 
     Example: towpath dead-letters discard --all --where older-than=7d --reason "too late by now"
     """
-    by = _By(reason=reason, actor=actor, rate=rate, most=most, dry_run=dry_run, as_json=as_json)
-    asked = _asked(chosen(ids, where, everything=everything), by).of_state("dead")
+    by = By(reason=reason, actor=actor, rate=rate, most=most, dry_run=dry_run, as_json=as_json)
+    asked = asked_for(chosen(ids, where, everything=everything), by).of_state("dead")
     with opened(transport, manifest, bindings) as open_transport:
         _discard(open_transport.operator(), asked)
 
@@ -252,19 +211,18 @@ def replay(
 
     Example: towpath dead-letters replay --all --where error=ConnectionError --rate 10 --reason "the database is back"
     """
-    by = _By(reason=reason, actor=actor, rate=rate, most=most, dry_run=dry_run, as_json=as_json)
-    asked = _asked(chosen(ids, where, everything=everything), by).of_state("dead")
+    by = By(reason=reason, actor=actor, rate=rate, most=most, dry_run=dry_run, as_json=as_json)
+    asked = asked_for(chosen(ids, where, everything=everything), by).of_state("dead")
     payload = None if edit is None else _payload(edit)
     with opened(transport, manifest, bindings) as open_transport:
         operator = open_transport.operator()
         if edit is not None:
             _replay_edited(operator, ids or [], payload, asked)
         elif asked.dry_run:
-            _tell(asked, "replayed", "to be replayed", _count(operator, asked))
+            tell(asked, "replayed", "to be replayed", counted(operator, asked))
         else:
-            _tell(
-                asked, "replayed", "replayed", _sum(asked, lambda one, pace: operator.replay(one, asked.warrant, pace))
-            )
+            count = change_all(asked, lambda one, pace: operator.replay(one, asked.warrant, pace))
+            tell(asked, "replayed", "replayed", count)
 
 
 @dead_letters.command()
@@ -284,21 +242,21 @@ def purge(
     Example: towpath dead-letters purge documents.convert --reason "all from the load test"
     """
     by = warrant(actor, reason)
-    with opened(transport, manifest, bindings) as open_transport:
-        count = open_transport.operator().purge(subscription, by, Pace(rate=rate))
+    with opened(transport, manifest, bindings) as open_transport, progress(as_json=as_json) as changed:
+        count = open_transport.operator().purge(subscription, by, Pace(rate=rate, changed=changed))
     with telling(f"{count} dead letters are dropped"):
         if as_json:
             print_json({"discarded": count})
         else:
-            print_sentence(f"{_many(count)} discarded")
+            print_sentence(f"{many(count)} discarded")
 
 
 # --- How it is done and told -------------------------------------------------------------------------------------
 
 
-def _discard(operator: Operator, asked: _Asked) -> None:
+def _discard(operator: Operator, asked: Asked) -> None:
     if asked.dry_run:
-        _tell(asked, "discarded", "to be discarded", _count(operator, asked))
+        tell(asked, "discarded", "to be discarded", counted(operator, asked))
         return
     requested = 0
 
@@ -308,50 +266,11 @@ def _discard(operator: Operator, asked: _Asked) -> None:
         requested += done.requested
         return done.at_once + done.requested
 
-    total = _sum(asked, one)
-    _tell(asked, "discarded", "discarded", total - requested, requested)
+    total = change_all(asked, one)
+    tell(asked, "discarded", "discarded", total - requested, requested)
 
 
-def _sum(asked: _Asked, change: Callable[[Selection, Pace], int]) -> int:
-    """Change each selection in turn, no more than the most that was asked for in all; answers how many."""
-    total = 0
-    for selection in asked.selections:
-        left = None if asked.pace.most is None else asked.pace.most - total
-        if left == 0:
-            break
-        total += change(selection, replace(asked.pace, most=left))
-    return total
-
-
-def _count(operator: Operator, asked: _Asked) -> int:
-    def one(selection: Selection, pace: Pace) -> int:
-        count, cursor, more = 0, None, True
-        while more:
-            page = operator.deliveries(selection, _PAGE, cursor)
-            count, cursor, more = count + len(page), page.cursor, page.cursor is not None
-        return count if pace.most is None else min(count, pace.most)
-
-    return _sum(asked, one)
-
-
-def _tell(asked: _Asked, name: str, words: str, count: int, requested: int = 0) -> None:
-    """What came of it. Ids of which nothing could be changed are a failure: somebody meant these."""
-    with telling(f"{count} deliveries are {words}"):
-        if asked.as_json:
-            print_json({name: count, "requested": requested, "dry_run": asked.dry_run})
-        elif requested:
-            told = (
-                f"{_many(count)} {words}; {requested:,} with workers, discarded when these let go or their leases end"
-            )
-            print_sentence(told)
-        else:
-            print_sentence(f"{_many(count)} {words}")
-    if asked.named and not count and not requested:
-        print_failure("none of these ids is there in a state that this can change; list them again")
-        raise typer.Exit(1)
-
-
-def _replay_edited(operator: Operator, ids: Sequence[str], payload: JsonValue, asked: _Asked) -> None:
+def _replay_edited(operator: Operator, ids: Sequence[str], payload: JsonValue, asked: Asked) -> None:
     if len(ids) != 1 or is_message_id(ids[0]):
         raise typer.BadParameter(
             "--edit needs the id of exactly one delivery; 'towpath deliveries list --where state=dead' shows it"
@@ -372,7 +291,3 @@ def _payload(file: Path) -> JsonValue:
         raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise typer.BadParameter(f"{file} holds no JSON: {error}") from error
-
-
-def _many(count: int) -> str:
-    return "1 delivery is" if count == 1 else f"{count:,} deliveries are"

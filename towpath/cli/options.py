@@ -80,4 +80,5 @@ def without_password(url: str) -> str:
 def _file_of(url: str) -> Path | None:
     """The file of an embedded database, from the root; ``None`` for any other transport."""
     scheme, _, path = url.partition("?")[0].partition(":///")
-    return Path(unquote(path)).absolute() if path and scheme.partition("+")[0] == "sqlite" else None
+    is_file = path and path != ":memory:" and scheme.partition("+")[0] == "sqlite"
+    return Path(unquote(path)).absolute() if is_file else None

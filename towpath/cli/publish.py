@@ -20,6 +20,7 @@ from towpath.message import ABSENT, JsonValue, NewMessage, PayloadRef, PublishEr
 from towpath.ports import Transport
 
 _CALL_SIZE = 100
+_MOST = 1_000_000  # of one payload; a file of JSON Lines has no limit
 _BARE_NAME = re.compile(r"([{,]\s*)([A-Za-z_]\w*)\s*:")
 
 Payload: TypeAlias = Annotated[
@@ -32,7 +33,7 @@ Attribute: TypeAlias = Annotated[
     typer.Option("--attribute", "-a", help="NAME=TEXT, or NAME:=JSON for a number or a list. Repeat for more."),
 ]
 DedupKey: TypeAlias = Annotated[str | None, typer.Option("--dedup-key", help="The deduplication key.")]
-Count: TypeAlias = Annotated[int, typer.Option("--count", min=1, help="Publish the payload so many times.")]
+Count: TypeAlias = Annotated[int, typer.Option("--count", min=1, max=_MOST, help="Publish the payload so many times.")]
 File: TypeAlias = Annotated[
     Path | None, typer.Option("--file", help="Read the payload from this JSON file, or each line of a .jsonl file.")
 ]

@@ -30,21 +30,36 @@ from towpath.ports import Transport
 from towpath.worker import Counts, Worker, WorkerOptions
 
 _FORCED_END_SECONDS: Final = 30.0  # after an abort: longer than its graces, and than a transport gets to answer
+_MOST_THREADS: Final = 1_000  # of one process, for one subscription
+_LONGEST_SECONDS: Final = 30 * 86_400  # timers have an end
 
 Names: TypeAlias = Annotated[
     list[str], typer.Argument(help="Subscriptions to serve; '*' serves all.", metavar="SUBSCRIPTION...")
 ]
-Concurrency: TypeAlias = Annotated[int, typer.Option("--concurrency", min=1, help="Threads for each subscription.")]
+Concurrency: TypeAlias = Annotated[
+    int, typer.Option("--concurrency", min=1, max=_MOST_THREADS, help="Threads for each subscription.")
+]
 Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Handle what is due now, then exit.")]
 Max: TypeAlias = Annotated[
     int | None, typer.Option("--max", min=1, help="Claim at most so many deliveries, then exit.")
 ]
 IdleExit: TypeAlias = Annotated[
-    float | None, typer.Option("--idle-exit", min=0, help="Exit after so many seconds with nothing to do.")
+    float | None,
+    typer.Option(
+        "--idle-exit",
+        min=0,
+        max=_LONGEST_SECONDS,
+        help="Exit after so many seconds with nothing to do.",
+    ),
 ]
 Drain: TypeAlias = Annotated[
     float,
-    typer.Option("--drain", min=0, help="Seconds that running handlers get after SIGTERM before they are aborted."),
+    typer.Option(
+        "--drain",
+        min=0,
+        max=_LONGEST_SECONDS,
+        help="Seconds that running handlers get after SIGTERM before they are aborted.",
+    ),
 ]
 
 

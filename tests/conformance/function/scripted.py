@@ -28,6 +28,7 @@ def handle(message: Message, context: Context) -> Outcome | None:
     payload = message.payload if isinstance(message.payload, dict) else {}
     script = payload.get("scripts", {}).get(context.subscription) or payload.get("script", ["complete"])
     action, _, argument = script[min(context.attempt, len(script)) - 1].partition(":")
+    meet_the_others()
     started = now()
     announce(message, context)
     try:
@@ -170,6 +171,21 @@ def announce(message: Message, context: Context) -> None:
     folder = os.environ.get("CONFORMANCE_STARTED")
     if folder:
         (Path(folder) / f"{context.subscription}-{context.attempt}-{message.id}").touch()
+
+
+def meet_the_others() -> None:
+    """Wait until so many processes have a delivery in hand as the folder's name in ``CONFORMANCE_MEETING`` says.
+
+    Else the first to start could be done with all before the next has started.
+    """
+    folder = os.environ.get("CONFORMANCE_MEETING")
+    if not folder:
+        return
+    (Path(folder) / str(os.getpid())).touch()
+    end = time.monotonic() + 60
+    while sum(1 for _ in Path(folder).iterdir()) < int(Path(folder).name) and time.monotonic() < end:
+        time.sleep(0.02)
+    os.environ["CONFORMANCE_MEETING"] = ""
 
 
 def observe(observation: dict[str, Any]) -> None:
