@@ -21,7 +21,7 @@ class SqsAttribute:
     value: str | bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SqsDelivery(Delivery):
     """A delivery with what only SQS knows of it.
 

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from towpath import limits
 from towpath.attributes import attributes_bytes, read_attribute
 from towpath.errors import InvalidEnvelope, UnsupportedSchema
-from towpath.json_values import STRICT_DECODER, is_plain_json, is_text
+from towpath.json_values import is_plain_json, is_text, parsed
 from towpath.message import (
     ABSENT,
     AttributeValue,
@@ -199,19 +199,38 @@ _json = json.JSONEncoder(
 # --- Reading ---------------------------------------------------------------------------------------------------
 
 
+class Known(Protocol):
+    """What a transport knows of a body besides the body: all that there is to say of a foreign message."""
+
+    @property
+    def message_id(self) -> str:
+        """The transport's own id of the message."""
+
+    @property
+    def topic(self) -> str:
+        """Where it was published."""
+
+    @property
+    def received_at(self) -> datetime:
+        """When it was received."""
+
+    @property
+    def attributes(self) -> Mapping[str, AttributeValue]:
+        """The message attributes that it came with."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What a transport knows of a body besides the body: all that there is to say of a foreign message."""
+    """What is known of a body where there is no delivery of it."""
 
     message_id: str
     topic: str
     received_at: datetime
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
-    accept_foreign: bool = True
 
 
-def decode(body: str, origin: Origin) -> Message[JsonValue]:
-    """Read a body: a Towpath envelope strictly, anything else as a foreign message when ``origin`` accepts those.
+def decode(body: str, origin: Known, *, accept_foreign: bool = True) -> Message[JsonValue]:
+    """Read a body: a Towpath envelope strictly, anything else as a foreign message where those are accepted.
 
     Of a foreign body the parsed JSON is the payload. It is the body's text instead where that is no JSON, and where its
     JSON has what no message could carry on: a lone surrogate (``"\\ud800"``), which breaks whatever writes it in UTF-8,
@@ -230,13 +249,15 @@ def decode(body: str, origin: Origin) -> Message[JsonValue]:
     document = _parsed(body)
     if _is_envelope(document):
         return _read_envelope(document)
-    if not _is_sns_notification(document):
-        return _foreign(body, document, origin)
-    inner = document["Message"]
-    document, attributes = _parsed(inner), _notification_attributes(document)
-    if _is_envelope(document):
-        return _read_envelope(document)
-    return _foreign(inner, document, replace(origin, attributes=attributes))
+    attributes = origin.attributes
+    if _is_sns_notification(document):
+        body, attributes = document["Message"], _notification_attributes(document)
+        document = _parsed(body)
+        if _is_envelope(document):
+            return _read_envelope(document)
+    if not accept_foreign:
+        raise InvalidEnvelope("the body is no Towpath envelope, and this subscription accepts no foreign messages")
+    return _foreign(body, document, origin, attributes)
 
 
 def is_foreign(body: str) -> bool:
@@ -255,7 +276,7 @@ def _parsed(body: str) -> JsonValue:
     """
     text = body.removeprefix("\ufeff")
     try:
-        return STRICT_DECODER.decode(text)
+        return parsed(text)
     except (ValueError, RecursionError) as error:
         if text.lstrip(_BLANKS).startswith("{") and _CLAIM.search(text) is not None:
             raise InvalidEnvelope(f"the envelope cannot be read: {error}") from error
@@ -290,15 +311,15 @@ def _notification_attributes(document: Mapping[str, Any]) -> dict[str, Attribute
     }
 
 
-def _foreign(text: str, document: JsonValue, origin: Origin) -> Message[JsonValue]:
+def _foreign(
+    text: str, document: JsonValue, origin: Known, attributes: Mapping[str, AttributeValue]
+) -> Message[JsonValue]:
     """The message of another producer, whose ``text`` is ``document`` (``ABSENT`` when it is no JSON)."""
-    if not origin.accept_foreign:
-        raise InvalidEnvelope("the body is no Towpath envelope, and this subscription accepts no foreign messages")
     return Message(
         id=origin.message_id,
         topic=origin.topic,
         payload=document if is_plain_json(document, limits.FOREIGN_DEPTH) else text,
-        attributes=origin.attributes,
+        attributes=attributes,
         correlation_id=origin.message_id,
         published_at=origin.received_at,
     )

@@ -43,10 +43,29 @@ class Batch(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Keyed:
+    """A change in steps, for a database on which returning rows takes long and nobody else can change them meanwhile.
+
+    ``find`` selects from one column the keys of the rows that a change is to meet; ``change``, without RETURNING, meets
+    those whose ``key`` is among them, and that are ``within``. What follows is made before a deletion, so it must rely
+    on the rows neither being gone nor being there.
+    """
+
+    find: sa.Select[Any]
+    key: sa.Column[Any]
+    within: sa.ColumnElement[bool]
+    change: Callable[[sa.ColumnElement[bool]], sa.Update | sa.Delete]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change with RETURNING, the changes that follow from the rows it returned, and what is read about them."""
+    """A change with RETURNING, the changes that follow from the rows it returned, and what is read about them.
+
+    ``keyed`` is the same change in steps, where it is worth it.
+    """
 
     change: UpdateBase
+    keyed: Keyed | None = None
     then: Sequence[Callable[[FromClause], UpdateBase]] = ()
     read: Callable[[FromClause], sa.Select[Any] | sa.CompoundSelect[Any]] | None = None
 

@@ -34,6 +34,7 @@ from local_transport.dialects.port import (
     Choice,
     Columns,
     Insert,
+    Keyed,
     Plan,
     Rows,
     SharingPlan,
@@ -71,7 +72,7 @@ class _JsonBatch:
         self.rows: FromClause = rows.cte(name).prefix_with("MATERIALIZED")
 
     def bind(self, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
-        text = json.dumps([list(row) for row in rows], ensure_ascii=False, separators=(",", ":"), default=milliseconds)
+        text = json.dumps([tuple(row) for row in rows], ensure_ascii=False, separators=(",", ":"), default=milliseconds)
         return {self._name: text}
 
 
@@ -86,23 +87,70 @@ class _SeveralStatements:
             self._chosen = _JsonBatch("chosen", _kinds(planned.choose.exported_columns))
             self._choose = Statement(planned.choose, _SQL)
             change = planned.change(self._chosen.rows)
+        self._steps = _Returning(change) if change.keyed is None else _Stepwise(change, change.keyed)
+
+    def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
+        if self._choose is None:
+            return self._steps.run(connection, parameters)
+        chosen = self._chosen.bind(self._choose.run(connection, parameters))
+        return self._steps.run(connection, {**parameters, **chosen}, even_when_none_changed=True)
+
+
+class _Returning:
+    """A change that tells of the rows it changed, which go to each statement that follows."""
+
+    def __init__(self, change: Change) -> None:
         columns = _kinds(change.change.exported_columns)
         self._changed = _JsonBatch("changed", columns)
         self._change = Statement(change.change, _SQL)
         self._then = [_reading("changed", columns, follow) for follow in change.then]
         self._read = None if change.read is None else _reading("changed", columns, change.read)
 
-    def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
-        known = dict(parameters)
-        if self._choose is not None:
-            known |= self._chosen.bind(self._choose.run(connection, known))
-        changed = self._change.run(connection, known).all()
-        if not changed and self._choose is None:
+    def run(
+        self, connection: Connection, parameters: Mapping[str, Any], *, even_when_none_changed: bool = False
+    ) -> Rows:
+        changed = self._change.run(connection, parameters).all()
+        if not changed and not even_when_none_changed:
             return changed
-        known |= self._changed.bind(changed)
+        known = {**parameters, **self._changed.bind(changed)}
         for statement in self._then:
             statement.run(connection, known)
         return changed if self._read is None else self._read.run(connection, known).all()
+
+
+class _Stepwise:
+    """A change of rows whose keys are found first: only they go from one statement to the next, as one text.
+
+    All else is read from the table, where it is after an update and before a deletion.
+    """
+
+    def __init__(self, change: Change, keyed: Keyed) -> None:
+        found = keyed.find.subquery("found")
+        self._find = Statement(sa.select(sa.func.json_group_array(*found.c)), _SQL)
+        keys = sa.func.json_each(sa.bindparam("keys", type_=sa.Text())).table_valued("value", name="key")
+        mine = sa.and_(keyed.within, keyed.key.in_(sa.select(keys.c.value)))
+        changed = sa.select(*change.change.exported_columns).where(mine).cte("changed")
+        steps = keyed.change(mine)
+        self._deletes = isinstance(steps, sa.Delete)
+        self._change = Statement(steps, _SQL)
+        self._then = [Statement(follow(changed), _SQL) for follow in change.then]
+        self._read = Statement(sa.select(changed) if change.read is None else change.read(changed), _SQL)
+
+    def run(
+        self, connection: Connection, parameters: Mapping[str, Any], *, even_when_none_changed: bool = False
+    ) -> Rows:
+        keys = self._find.run(connection, parameters).scalar_one()
+        if keys == "[]" and not even_when_none_changed:
+            return []
+        known = {**parameters, "keys": keys}
+        if not self._deletes:
+            self._change.run(connection, known)
+        for statement in self._then:
+            statement.run(connection, known)
+        rows = self._read.run(connection, known).all()
+        if self._deletes:
+            self._change.run(connection, known)
+        return rows
 
 
 class _SharingStatements:

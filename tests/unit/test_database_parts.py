@@ -14,7 +14,7 @@ from local_transport.dialects import dialect_of
 from local_transport.dialects.columns import Moment, milliseconds
 from local_transport.dialects.postgresql import PostgreSql
 from local_transport.dialects.sqlite import Sqlite
-from local_transport.leasing import delivery_id, growing_attempts
+from local_transport.leasing import delivery_id, first_due, growing_attempts
 from tests.servers.topologies import on_database
 from towpath import NewMessage
 from towpath.backoff import BackOff
@@ -99,6 +99,12 @@ def test_failures_are_kept_bounded_and_without_what_no_database_takes():
     assert failure_texts(None) == (None, None, None)
     assert failure_texts(Failure(type="E", message="")) == ("E", "", None)
     assert kept_text("x" * 5_000) == "x" * 4_000
+
+
+def test_the_front_of_a_claim_is_the_earliest_time_that_any_of_its_rows_was_due():
+    assert first_due([(1, None), (2, NOON + timedelta(1)), (3, NOON), (4, None)]) == NOON
+    assert first_due([(1, None)]) is None
+    assert first_due([]) is None
 
 
 def test_a_delivery_is_named_by_message_and_subscription():
