@@ -40,7 +40,8 @@ def open_transport(url: str, options: Options) -> AwsTransport:
         raise InvalidManifest("the manifest", [Mistake(path="", problem=problem)])
     named = os.environ.get(BINDINGS_VARIABLE)
     bindings = Bindings.load(options.bindings or (Path(named) if named else None))
-    clients = make_clients(address, os.environ.get(ENDPOINT_VARIABLE) or None)
+    with_ledger = any(t.aws is not None and t.aws.deduplication_table for t in options.manifest.topics.values())
+    clients = make_clients(address, os.environ.get(ENDPOINT_VARIABLE) or None, with_ledger=with_ledger)
     sources = Sources(clock=utc_now, random_bytes=os.urandom)
     return AwsTransport(manifest=options.manifest, bindings=bindings, clients=clients, sources=sources)
 
@@ -68,6 +69,7 @@ class AwsTransport:
             bindings=self.bindings.topics,
             client=self.clients.sns,
             sources=self.sources,
+            ledger_client=self.clients.ledger,
         )
         return publisher.publish(topic, messages, connection=connection)
 
