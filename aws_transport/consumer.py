@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from aws_transport.delivery import sqs_attributes
 from aws_transport.faults import translated
-from aws_transport.settlement import SqsAttribute, SqsDelivery, SqsSettler, readable_attributes, replay_count
+from aws_transport.settlement import SqsDelivery, SqsSettler, readable_attributes, replay_count
 from towpath import limits
 from towpath.errors import TransportRejected, TransportUnavailable
 from towpath.message import Clock, RandomBytes
@@ -31,11 +32,7 @@ from towpath.settlement import (
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.type_defs import (
-        MessageAttributeValueOutputTypeDef,
-        MessageTypeDef,
-        ReceiveMessageRequestTypeDef,
-    )
+    from mypy_boto3_sqs.type_defs import MessageTypeDef, ReceiveMessageRequestTypeDef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +148,3 @@ class SqsConsumer:
             replay=replay,
             sqs_attributes=attributes,
         )
-
-
-def sqs_attributes(received: Mapping[str, MessageAttributeValueOutputTypeDef]) -> dict[str, SqsAttribute]:
-    """Message attributes as boto3 gives them."""
-    return {
-        name: SqsAttribute(data_type=value["DataType"], value=value.get("StringValue", value.get("BinaryValue", b"")))
-        for name, value in received.items()
-    }

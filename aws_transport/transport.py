@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Final, Self
 
 from aws_transport.address import Address
-from aws_transport.bindings import BINDINGS_VARIABLE, Bindings
+from aws_transport.bindings import BINDINGS_VARIABLE, Bindings, TopicBinding
 from aws_transport.clients import ENDPOINT_VARIABLE, Clients, make_clients
 from aws_transport.consumer import SqsConsumer
 from aws_transport.operator import SqsOperator
 from aws_transport.publisher import SnsPublisher
 from aws_transport.settlement import SqsSettler
 from towpath.envelope import Sources
-from towpath.errors import InvalidManifest, Mistake, SubscriptionNotFound, did_you_mean
+from towpath.errors import InvalidBindings, InvalidManifest, Mistake, SubscriptionNotFound, did_you_mean
 from towpath.manifest import Manifest, Subscription
 from towpath.message import NewMessage, PublishResult, utc_now
 from towpath.ports import Capability
@@ -39,21 +39,33 @@ def open_transport(url: str, options: Options) -> AwsTransport:
         problem = "is not given; 'towpath manifest render' writes it, and --manifest or TOWPATH_MANIFEST names it"
         raise InvalidManifest("the manifest", [Mistake(path="", problem=problem)])
     named = os.environ.get(BINDINGS_VARIABLE)
-    bindings = Bindings.load(options.bindings or (Path(named) if named else None))
+    bindings_file = options.bindings or (Path(named) if named else None)
+    bindings = Bindings.load(bindings_file)
+    bindings.check(options.manifest, address.region)
     with_ledger = any(t.aws is not None and t.aws.deduplication_table for t in options.manifest.topics.values())
     clients = make_clients(address, os.environ.get(ENDPOINT_VARIABLE) or None, with_ledger=with_ledger)
     sources = Sources(clock=utc_now, random_bytes=os.urandom)
-    return AwsTransport(manifest=options.manifest, bindings=bindings, clients=clients, sources=sources)
+    return AwsTransport(
+        manifest=options.manifest,
+        bindings=bindings,
+        clients=clients,
+        sources=sources,
+        bindings_file=bindings_file,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsTransport:
-    """``towpath.ports.Transport`` on SNS and SQS."""
+    """``towpath.ports.Transport`` on SNS and SQS.
+
+    ``bindings_file`` is read again for a topic that ``bindings`` lack: producers may be deployed before it is.
+    """
 
     manifest: Manifest
     bindings: Bindings
     clients: Clients
     sources: Sources
+    bindings_file: Path | None = None
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -66,7 +78,7 @@ class AwsTransport:
         """See ``SnsPublisher.publish``."""
         publisher = SnsPublisher(
             topics=self.manifest.topics,
-            bindings=self.bindings.topics,
+            bindings=self._bound_topics(topic),
             client=self.clients.sns,
             sources=self.sources,
             ledger_client=self.clients.ledger,
@@ -112,10 +124,11 @@ class AwsTransport:
     def operator(self) -> SqsOperator:
         """The operator's view of every subscription on AWS."""
         return SqsOperator(
+            topics=self.manifest.topics,
             subscriptions=self._on_aws(),
             bindings=self.bindings.subscriptions,
             client=self.clients.sqs,
-            clock=self.sources.clock,
+            sources=self.sources,
         )
 
     def close(self) -> None:
@@ -127,6 +140,21 @@ class AwsTransport:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _bound_topics(self, wanted: str) -> Mapping[str, TopicBinding]:
+        """The bindings of topics, as they are now where those from the beginning lack ``wanted``.
+
+        A file that cannot be read meanwhile, or is another deployment's, is as one that has nothing new.
+        """
+        known = self.bindings.topics
+        if wanted in known or self.bindings_file is None or wanted not in self.manifest.topics:
+            return known
+        try:
+            now = Bindings.load(self.bindings_file)
+            now.check(self.manifest, self.clients.sns.meta.region_name)
+        except InvalidBindings:
+            return known
+        return now.topics
 
     def _on_aws(self) -> dict[str, Subscription]:
         return {name: s for name, s in self.manifest.subscriptions.items() if s.aws is not None}
