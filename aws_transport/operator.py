@@ -128,7 +128,9 @@ class SqsOperator(Refusals):
 
     def discard(self, selection: Selection, warrant: Warrant, pace: Pace) -> Discarded:
         """See the port, for dead letters alone: nobody can take a message out of SQS that a consumer may have."""
-        dead = _only_dead(selection, "discard deliveries that wait (capability cancel_pending) or are in flight")
+        dead = _only_dead(
+            selection, "discard what waits or is in flight (capabilities cancel_pending, cancel_in_flight)"
+        )
         order = Order(action="discard", selection=dead, warrant=warrant, pace=pace)
         return Discarded(at_once=self._actions().discard(self._places(dead), order), requested=0)
 
