@@ -21,6 +21,11 @@ class Return:
     letter: DeadLetter
     copy: QueueCopy
 
+    @property
+    def ordered_group(self) -> str | None:
+        """What it must not overtake others of: its message group, on a FIFO queue."""
+        return None if self.copy.deduplication_id is None else self.copy.group_id
+
 
 def returning(letter: DeadLetter, queue_url: str, source_url: str) -> Return:
     """``letter``, which lies in ``source_url``, as it goes back to the queue at ``queue_url``.
@@ -59,7 +64,7 @@ def _carried(letter: DeadLetter, count: int) -> dict[str, SqsAttribute]:
 
 
 def waves(returns: Sequence[Return]) -> Iterator[list[Return]]:
-    """In batches that SQS takes, none with two of one message group: of these the later one waits for the answer for
+    """In batches that SQS takes, none with two of one FIFO group: of these the later one waits for the answer for
     the earlier one. Nothing has to be sent that a caller does not ask for any more.
     """
     left = list(returns)
@@ -70,12 +75,12 @@ def waves(returns: Sequence[Return]) -> Iterator[list[Return]]:
         groups: set[str] = set()
         for one in left:
             full = len(wave) == limits.SQS_BATCH_ENTRIES or size + one.copy.size_bytes > limits.SQS_MESSAGE_BYTES
-            if (wave and full) or one.copy.group_id in groups:
+            if (wave and full) or one.ordered_group in groups:
                 passed.append(one)
             else:
                 wave.append(one)
                 size += one.copy.size_bytes
-            if one.copy.group_id is not None:
-                groups.add(one.copy.group_id)
+            if one.ordered_group is not None:
+                groups.add(one.ordered_group)
         yield wave
         left = passed

@@ -39,6 +39,7 @@ class FakeQueues:
         self.queues: dict[str, list[Stored]] = defaultdict(list)
         self.sent: list[dict[str, Any]] = []
         self.refuse: dict[tuple[str, str], list[Any]] = {}
+        self.batches: dict[str, list[int]] = defaultdict(list)
         self._swallowed: dict[str, set[str]] = defaultdict(set)
 
     def put(self, url: str, body: str, **more: Any) -> Stored:
@@ -80,7 +81,7 @@ class FakeQueues:
     def send_message_batch(self, **request: Any) -> dict[str, Any]:
         url = request["QueueUrl"]
         groups = [entry.get("MessageGroupId") for entry in request["Entries"]]
-        assert len({group for group in groups if group}) == len([group for group in groups if group])
+        assert len(set(groups)) == len(groups) or not url.endswith(".fifo")
 
         def send(entry: dict[str, Any]) -> None:
             assert ("MessageDeduplicationId" in entry) == url.endswith(".fifo")
@@ -113,6 +114,7 @@ class FakeQueues:
     def _each(self, call: str, request: Any, do: Any) -> dict[str, Any]:
         entries = request["Entries"]
         assert 1 <= len(entries) <= 10
+        self.batches[call].append(len(entries))
         fails = self._fail(call, request["QueueUrl"]) or (lambda entry: False)
         answer: dict[str, Any] = {"Successful": [], "Failed": []}
         for entry in entries:

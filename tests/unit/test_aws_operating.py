@@ -2,7 +2,7 @@
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -222,9 +222,11 @@ def test_a_replay_that_was_cut_off_before_its_deletion_sends_no_second_copy_on_f
 
 def test_a_fair_topics_tenant_stays_with_a_message_that_goes_back(sqs: FakeQueues, operator: SqsOperator) -> None:
     bill = BINDINGS["tenants.bill"]
-    sqs.put(bill.dead_letter_queue_url, envelope(1, "tenants"), group="acme", attributes=noted())
+    for n in range(3):
+        sqs.put(bill.dead_letter_queue_url, envelope(n, "tenants"), group="acme", attributes=noted())
     operator.replay(of("tenants.bill"), WARRANT, PACE)
-    assert [stored.group for stored in sqs.queues[bill.queue_url]] == ["acme"]
+    assert [stored.group for stored in sqs.queues[bill.queue_url]] == ["acme"] * 3
+    assert sqs.batches["send"] == [3], "nothing has to wait for another one of its tenant"
 
 
 def test_what_sns_could_not_deliver_is_a_dead_letter_that_can_be_replayed(
@@ -532,3 +534,43 @@ def test_stats_and_backlog_count_both_dead_letter_queues_and_cap_what_scalers_ge
     assert set(backlog) == set(MANIFEST.subscriptions)
     one = backlog["letters.read"]
     assert (one.claimable, one.claimable_capped, one.in_flight, one.in_flight_capped) == (1_000, True, 2, False)
+
+
+def test_an_operator_calls_nothing_that_its_policy_does_not_allow(sqs: FakeQueues, operator: SqsOperator) -> None:
+    """The batch calls are allowed by the action of the single one."""
+    actions = {
+        "receive_message": "sqs:ReceiveMessage",
+        "delete_message_batch": "sqs:DeleteMessage",
+        "change_message_visibility_batch": "sqs:ChangeMessageVisibility",
+        "send_message_batch": "sqs:SendMessage",
+        "get_queue_attributes": "sqs:GetQueueAttributes",
+    }
+    called: set[tuple[str, str]] = set()
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            def call(**request: Any) -> Any:
+                called.add((actions[name], request["QueueUrl"]))
+                return getattr(sqs, name)(**request)
+
+            return call
+
+    for name, bound in BINDINGS.items():
+        for url in (bound.dead_letter_queue_url, bound.delivery_failure_queue_url):
+            for n in range(3):
+                sqs.put(url, envelope(n, name.partition(".")[0]), id=f"{url}-{n}", group="a", attributes=noted())
+    watched = replace(operator, client=Watched())
+    watched.stats(), watched.backlog(), watched.dead_letters("letters.read", 10)
+    watched.replay_edited(f"letters.read/{DEAD}-1", 1, WARRANT)
+    watched.replay(Selection(), WARRANT, Pace(most=3))
+    watched.discard(Selection(state="dead"), WARRANT, Pace(most=3))
+    watched.purge("steps.take", WARRANT, PACE)
+    allowed = {
+        (action, resource.rpartition(":")[2])
+        for policy in MANIFEST.aws.access.operator
+        for statement in policy.statements
+        for action in statement.actions
+        for resource in statement.resources
+    }
+    assert called <= allowed
+    assert {action for action, _ in called} == set(actions.values())
