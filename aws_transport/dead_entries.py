@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from aws_transport.dead_letter import NOTE_ATTRIBUTE, DeadLetterNote, read_note
 from aws_transport.delivery import SqsAttribute, readable_attributes, replay_count, sqs_attributes
@@ -18,13 +18,12 @@ from towpath.operating import DeadLetterEntry, DeliveryEntry, Selection
 if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageTypeDef
 
-SET_ASIDE_BY_SQS: Final = "MaxReceivesExceeded"
-NOT_DELIVERED: Final = "DeliveryFailed"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A message on a dead-letter queue, or among those that SNS could not deliver. ``id`` is SQS's id of it there."""
+    """A message on a dead-letter queue, or (``undelivered``) among those that SNS could not deliver. ``id`` is SQS's id
+    of it there.
+    """
 
     subscription: str
     topic: str
@@ -35,6 +34,7 @@ class DeadLetter:
     group_id: str | None
     sent_at: datetime
     note: DeadLetterNote
+    undelivered: bool
 
     @property
     def delivery_id(self) -> str:
@@ -146,6 +146,7 @@ def read_dead_letter(
         group_id=system.get("MessageGroupId"),
         sent_at=sent_at,
         note=note,
+        undelivered=undelivered,
     )
 
 
@@ -153,7 +154,7 @@ def _undelivered_note(attributes: Mapping[str, SqsAttribute], sent_at: datetime)
     """What can be said of a message that SNS put aside; in some cases it says why in attributes of its own."""
     told = [str(attributes[name].value) for name in ("ErrorCode", "ErrorMessage") if name in attributes]
     return DeadLetterNote(
-        reason=NOT_DELIVERED,
+        reason="DeliveryFailed",
         error=": ".join(told) or "SNS could not deliver it to the subscription's queue",
         attempts=0,
         time=sent_at,
@@ -175,7 +176,7 @@ def _note(
     source = message.get("Attributes", {}).get("DeadLetterQueueSourceArn", "").rpartition(":")[2]
     receives = subscription.aws.queue.max_receive_count if subscription.aws is not None else None
     return DeadLetterNote(
-        reason=SET_ASIDE_BY_SQS if source else "Unknown",
+        reason="MaxReceivesExceeded" if source else "Unknown",
         error=f"SQS set it aside after {receives} receives, none of which settled it" if source else "it has no note",
         attempts=(receives or 0) if source else 0,
         time=sent_at,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aws_transport.dead_entries import NOT_DELIVERED, DeadLetter
+from aws_transport.dead_entries import DeadLetter
 from aws_transport.dead_letter import QueueCopy, attribute_bytes, is_fifo
 from aws_transport.delivery import REPLAY_ATTRIBUTE, RESERVED_PREFIX, SqsAttribute
 from towpath import limits
@@ -51,7 +51,7 @@ def _carried(letter: DeadLetter, count: int) -> dict[str, SqsAttribute]:
     """A foreign message's own attributes, and the count of replays where ten attributes and 256 KiB leave it room."""
     carried: dict[str, SqsAttribute] = {}
     if is_foreign(letter.body):
-        left_out = _OF_SNS if letter.note.reason == NOT_DELIVERED else frozenset()
+        left_out = _OF_SNS if letter.undelivered else frozenset()
         carried = {
             name: attribute
             for name, attribute in letter.attributes.items()
