@@ -25,10 +25,12 @@ from towpath.errors import InvalidSelection, SubscriptionNotFound, Unsupported
 from towpath.manifest import Subscription, Topic
 from towpath.message import JsonValue
 from towpath.operating import (
+    AuditEntry,
     Backlog,
     DeadLetterEntry,
     DeliveryEntry,
     Discarded,
+    Operator,
     Pace,
     Page,
     Selection,
@@ -53,6 +55,8 @@ class SqsOperator(Refusals):
     queue of what SNS could not deliver. Each has an id of its subscription's name and SQS's id. To look at them they
     are received and given back, see ``looking.Pass``: until then nobody else sees them. Everything raises
     ``TransportUnavailable`` for what may pass, ``TransportRejected`` for a right or a queue that is missing.
+
+    ``audit_reader`` is the operator of the database whose audit table has what was done here, where there is one.
     """
 
     topics: Mapping[str, Topic]
@@ -64,6 +68,7 @@ class SqsOperator(Refusals):
     sleep: Callable[[float], None] = time.sleep
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("towpath.aws"))
     audit_log: AuditLog = field(default_factory=AuditLog)
+    audit_reader: Operator | None = None
 
     # How it stands
 
@@ -105,6 +110,12 @@ class SqsOperator(Refusals):
         """See the port, for dead letters alone: what waits SQS shows to nobody but its consumer."""
         page = self._page(_only_dead(selection, "show deliveries that wait or are in flight"), limit, cursor)
         return Page(entries=tuple(letter.delivery_entry() for letter in page), cursor=page.cursor)
+
+    def audit(self, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
+        """See the port: what the database that keeps it has, also of what was done there."""
+        if self.audit_reader is None:
+            return Refusals.audit(self, limit, cursor)
+        return self.audit_reader.audit(limit, cursor)
 
     # Changes
 

@@ -30,7 +30,10 @@ class Refusals:
 
     def audit(self, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
         """It is written to the log, line by line; SQS keeps none."""
-        raise Unsupported("on AWS the audit trail is the log: look for lines of the logger 'towpath.audit' there")
+        raise Unsupported(
+            "on AWS the audit trail is the log, lines of the logger 'towpath.audit'; to read it here, set "
+            "TOWPATH_AUDIT_DATABASE to the URL of a database that shall keep it"
+        )
 
 
 def _no_switch(subscription: str, status: str) -> Unsupported:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from aws_transport.address import Address
+from aws_transport.auditing import AuditLog
 from aws_transport.bindings import BINDINGS_VARIABLE, Bindings, TopicBinding
 from aws_transport.clients import ENDPOINT_VARIABLE, Clients, make_clients
 from aws_transport.consumer import SqsConsumer
@@ -16,12 +17,22 @@ from aws_transport.operator import SqsOperator
 from aws_transport.publisher import SnsPublisher
 from aws_transport.settlement import SqsSettler
 from towpath.envelope import Sources
-from towpath.errors import InvalidBindings, InvalidManifest, Mistake, SubscriptionNotFound, did_you_mean
+from towpath.errors import (
+    InvalidBindings,
+    InvalidManifest,
+    InvalidTransportUrl,
+    Mistake,
+    SubscriptionNotFound,
+    did_you_mean,
+)
 from towpath.manifest import Manifest, Subscription
 from towpath.message import NewMessage, PublishResult, utc_now
-from towpath.ports import Capability
+from towpath.operating import AuditTrail
+from towpath.ports import Capability, Transport
 from towpath.settlement import SubscriptionPolicy
-from towpath.transports import Options
+from towpath.transports import Options, connect
+
+AUDIT_VARIABLE: Final = "TOWPATH_AUDIT_DATABASE"
 
 # What SQS and SNS can do of all that a transport may. Not among them, for instance: a release keeps its attempt, an
 # expired lease comes back at once, counts are approximate, and nothing can be held back at publishing.
@@ -32,7 +43,8 @@ def open_transport(url: str, options: Options) -> AwsTransport:
     """Open ``aws://REGION?profile=..&role_arn=..&external_id=..``; no call is made yet.
 
     Without ``options.bindings`` the file that ``TOWPATH_BINDINGS`` names is read; ``TOWPATH_AWS_ENDPOINT`` is called
-    instead of AWS when set. Raises ``InvalidTransportUrl``, ``InvalidManifest``, ``InvalidBindings``.
+    instead of AWS when set. The database that ``TOWPATH_AUDIT_DATABASE`` names keeps what operators do, too.
+    Raises ``InvalidTransportUrl``, ``InvalidManifest``, ``InvalidBindings``, and what opening that database raises.
     """
     address = Address.parse(url)
     if options.manifest is None:
@@ -51,7 +63,18 @@ def open_transport(url: str, options: Options) -> AwsTransport:
         clients=clients,
         sources=sources,
         bindings_file=bindings_file,
+        audit_trail=_audit_trail(os.environ.get(AUDIT_VARIABLE)),
     )
+
+
+def _audit_trail(url: str | None) -> Transport | None:
+    if not url:
+        return None
+    opened = connect(url)
+    if not isinstance(opened, AuditTrail):
+        opened.close()
+        raise InvalidTransportUrl(f"{AUDIT_VARIABLE} must be the URL of a database, which keeps the audit trail")
+    return opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +82,7 @@ class AwsTransport:
     """``towpath.ports.Transport`` on SNS and SQS.
 
     ``bindings_file`` is read again for a topic that ``bindings`` lack: producers may be deployed before it is.
+    ``audit_trail`` is a database that keeps what operators do, besides the log.
     """
 
     manifest: Manifest
@@ -66,6 +90,7 @@ class AwsTransport:
     clients: Clients
     sources: Sources
     bindings_file: Path | None = None
+    audit_trail: Transport | None = None
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -129,11 +154,15 @@ class AwsTransport:
             bindings=self.bindings.subscriptions,
             client=self.clients.sqs,
             sources=self.sources,
+            audit_log=AuditLog(trail=self.audit_trail if isinstance(self.audit_trail, AuditTrail) else None),
+            audit_reader=None if self.audit_trail is None else self.audit_trail.operator(),
         )
 
     def close(self) -> None:
         """Close the connections."""
         self.clients.close()
+        if self.audit_trail is not None:
+            self.audit_trail.close()
 
     def __enter__(self) -> Self:
         return self

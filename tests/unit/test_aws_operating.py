@@ -2,13 +2,14 @@
 
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from aws_transport.auditing import AuditLog
 from aws_transport.bindings import SubscriptionBinding
 from aws_transport.operator import SqsOperator
 from tests.fakes.queues import FakeQueues
@@ -447,6 +448,36 @@ def test_a_discard_that_fails_says_so_and_gives_back_what_it_holds(
     assert (len(sqs.queues[DEAD]), sqs.hidden(DEAD)) == (2, [])
 
 
+@dataclass
+class Trail:
+    """A database that keeps the audit trail; ``broken`` is raised."""
+
+    kept: list[tuple[Any, ...]] = field(default_factory=list)
+    broken: Exception | None = None
+
+    def record_audit(self, warrant: Warrant, action: str, subject: str, details: Any) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self.kept.append((warrant, action, subject, details))
+
+
+def test_where_a_database_keeps_the_trail_the_same_entries_are_added_and_a_fault_of_it_is_told(
+    sqs: FakeQueues, operator: SqsOperator, caplog: pytest.LogCaptureFixture
+) -> None:
+    trail = Trail()
+    kept = replace(operator, audit_log=AuditLog(trail=trail))
+    sqs.put(DEAD, envelope(1), id="m1", attributes=noted())
+    sqs.put(DEAD, envelope(2), id="m2", attributes=noted())
+    kept.replay(of(), WARRANT, Pace(most=1))
+    ((warrant, action, subject, details),) = trail.kept
+    assert (warrant, action, subject) == (WARRANT, "replay", "letters.read")
+    assert details == {"selection": {"subscription": "letters.read"}, "deliveries": ["letters.read/m1"]}
+    trail.broken = TransportUnavailable("the database is away")
+    assert kept.purge("letters.read", WARRANT, PACE) == 1
+    assert "purge of 1 dead letter" in caplog.text
+    assert "not in the audit table: the database is away" in caplog.text
+
+
 # --- Edited ----------------------------------------------------------------------------------------------------
 
 
@@ -493,7 +524,7 @@ def test_what_sqs_cannot_do_is_refused_with_the_capability_and_the_way_out(opera
         "list_partitions": lambda: operator.partitions("letters.read", 10),
         "pause_at_once.*status = 'paused'": lambda: operator.pause("letters.read", WARRANT),
         "pause_at_once.*status = 'active'": lambda: operator.resume("letters.read", WARRANT),
-        "towpath.audit": lambda: operator.audit(10),
+        "towpath.audit.*TOWPATH_AUDIT_DATABASE": lambda: operator.audit(10),
         "--where state=dead": lambda: operator.deliveries(Selection(), 10),
         "towpath dead-letters": lambda: operator.deliveries(of(state="pending"), 10),
         "cancel_pending": lambda: operator.discard(of(), WARRANT, PACE),

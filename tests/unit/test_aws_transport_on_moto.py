@@ -1,6 +1,7 @@
 """The AWS transport through boto3's real calls, on moto in this process."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from towpath.errors import (
     TransportUnavailable,
 )
 from towpath.message import NewMessage
+from towpath.operating import Pace, Selection, Warrant
 from towpath.resolve import resolve
 from towpath.settlement import Completion, DeadLettering, Delivery, Failure, Settled
 from towpath.topology import parse_topology
@@ -288,6 +290,22 @@ def test_calls_are_made_as_the_assumed_role(transport: AwsTransport, tmp_path: P
 def test_a_profile_that_does_not_exist_is_named(offline: AwsTransport) -> None:
     with pytest.raises(InvalidTransportUrl, match="no profile 'prod'"):
         connect("aws://eu-west-1?profile=prod", offline.manifest)
+
+
+def test_a_database_that_is_named_keeps_what_operators_do_on_aws(
+    transport: AwsTransport, variables: pytest.MonkeyPatch, sqlite_with_tables: Path, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{shutil.copy(sqlite_with_tables, tmp_path / 'audit.db')}"
+    variables.setenv("TOWPATH_AUDIT_DATABASE", url)
+    with connect("aws://eu-west-1", transport.manifest, bindings=tmp_path / "bindings.json") as opened:
+        opened.publish("letters", [NewMessage(payload=1)])
+        consumer = opened.consumer("letters.read")
+        consumer.dead_letter([DeadLettering(delivery=d, reason="unwanted") for d in consumer.receive(1, NOW)])
+        warrant = Warrant(actor="ada", reason="repaired")
+        assert opened.operator().replay(Selection(subscription="letters.read"), warrant, Pace()) == 1
+        (entry,) = opened.operator().audit(10)
+        assert (entry.actor, entry.action, entry.subject, entry.reason) == ("ada", "replay", "letters.read", "repaired")
+        assert entry.details["selection"] == {"subscription": "letters.read"}
 
 
 def test_the_transport_promises_only_what_sqs_does() -> None:
