@@ -60,11 +60,15 @@ class FakeSns:
 
 @dataclass
 class Tables:
-    """DynamoDB, with every table of the manifest; ``refuse`` is raised in a call's stead, by the call's name."""
+    """DynamoDB, with every table of the manifest; ``refuse`` is raised in a call's stead, by the call's name.
+
+    One call after another: a conditional write is one step on AWS, and several in moto.
+    """
 
     dynamodb: Any
     refuse: dict[str, Exception] = field(default_factory=dict)
     after: dict[str, Callable[[], None]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def put_item(self, **request: Any) -> Any:
         return self._call("put_item", request)
@@ -86,7 +90,8 @@ class Tables:
     def _call(self, name: str, request: Any) -> Any:
         if name in self.refuse:
             raise self.refuse[name]
-        answer = getattr(self.dynamodb, name)(**request)
+        with self.lock:
+            answer = getattr(self.dynamodb, name)(**request)
         self.after.get(name, lambda: None)()
         return answer
 
@@ -392,7 +397,8 @@ def test_of_two_publishers_at_once_one_wins(tables: Tables, clock: Clock) -> Non
         results.append(result)
         rival_done.set()
 
-    senders = [publisher(Meeting(tables.dynamodb), clock, FakeSns(held_until_both_know)) for _ in range(2)]
+    rivals = Meeting(tables.dynamodb)
+    senders = [publisher(rivals, clock, FakeSns(held_until_both_know)) for _ in range(2)]
     threads = [threading.Thread(target=run, args=(sender,)) for sender in senders]
     for thread in threads:
         thread.start()
