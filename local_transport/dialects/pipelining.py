@@ -12,8 +12,8 @@ from sqlalchemy.engine import Engine
 class Pipelined:
     """The lock and then the change, in one pipeline, which is one transaction.
 
-    The lock comes as a statement of its own, since a statement sees what was committed before it began. Both go to the
-    driver as they are: what SQLAlchemy does for each statement takes longer than the server does for a small one.
+    The lock comes as a statement of its own, since a statement sees what was committed before it began. Both go to
+    psycopg as they are: what SQLAlchemy does for each statement takes longer than the server does for a small one.
     """
 
     def __init__(
@@ -22,7 +22,7 @@ class Pipelined:
         reads_committed: Callable[[], bool],
         is_stuck: Callable[[BaseException], bool],
     ) -> None:
-        """``statements`` are the lock, without parameters, and the change, in the driver's own form.
+        """``statements`` are the lock, without parameters, and the change, in psycopg's own form.
 
         ``reads_committed`` says, once there is a connection, whether a statement in autocommit sees what is committed
         by then; ``is_stuck``, whether a connection with this error is of no more use.
@@ -37,11 +37,11 @@ class Pipelined:
         try:
             if not (self._reads_committed() and psycopg.Pipeline.is_supported()):
                 return None
-            driver = cast("psycopg.Connection[tuple[Any, ...]]", pooled.driver_connection)
+            own = cast("psycopg.Connection[tuple[Any, ...]]", pooled.driver_connection)
             try:
-                return self._sent(driver, parameters)
+                return self._sent(own, parameters)
             except BaseException as error:
-                lost = driver.closed or self._is_stuck(error)
+                lost = own.closed or self._is_stuck(error)
                 pooled.invalidate(error)  # psycopg may take a statement for prepared that the server has skipped
                 if lost:
                     engine.dispose()  # as SQLAlchemy does: what ended this connection has ended the others
@@ -51,12 +51,10 @@ class Pipelined:
         finally:
             pooled.close()
 
-    def _sent(
-        self, driver: psycopg.Connection[tuple[Any, ...]], parameters: Mapping[str, Any]
-    ) -> list[tuple[Any, ...]]:
-        driver.autocommit = True
-        with driver.pipeline():
-            driver.execute(self._lock)
-            changed = driver.execute(self._change, parameters)
-        driver.autocommit = False
+    def _sent(self, own: psycopg.Connection[tuple[Any, ...]], parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        own.autocommit = True
+        with own.pipeline():
+            own.execute(self._lock)
+            changed = own.execute(self._change, parameters)
+        own.autocommit = False
         return changed.fetchall()  # not before: the pipeline's end is the commit

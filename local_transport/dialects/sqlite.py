@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from datetime import datetime
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -19,12 +17,10 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
-from sqlalchemy.sql import visitors
 from sqlalchemy.sql.dml import UpdateBase
-from sqlalchemy.sql.selectable import FromClause
 
 from local_transport.dialects import sqlite_health
-from local_transport.dialects.columns import as_text, milliseconds
+from local_transport.dialects.columns import as_text
 from local_transport.dialects.health import Finding, Limits
 from local_transport.dialects.port import (
     LOCK_SECONDS,
@@ -34,195 +30,21 @@ from local_transport.dialects.port import (
     Choice,
     Columns,
     Insert,
-    Keyed,
     Plan,
-    Rows,
     SharingPlan,
     Signals,
     Statement,
     wakeups_are_on,
 )
+from local_transport.dialects.sqlite_plans import SQL, JsonBatch, SeveralStatements, SharingStatements, is_stuck
 from local_transport.dialects.watching import FileSignals
 from towpath.errors import TransportUnavailable, UnknownTransport
 
-_SQL: Final = sqlite.dialect()
-_NAMED: Final = sqlite.dialect(paramstyle="named")
 _OLDEST_SQLITE: Final = (3, 35, 0)  # RETURNING
 _SYNCHRONOUS: Final = ("FULL", "NORMAL")
 _DEFECTS: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_MISUSE)
-# A connection that was opened while its file was read-only stays so, and one whose file failed may be of no more use.
-_STUCK: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _IMMEDIATE: Final = "towpath_immediate"
 _BECOME_WRITER: Final = sa.delete(sa.table("towpath_topology")).where(sa.false())
-
-
-class _JsonBatch:
-    """Rows as one JSON array of arrays; ``only`` some of the columns, where not all are read."""
-
-    def __init__(self, name: str, columns: Columns, only: Collection[str] | None = None) -> None:
-        self._name = f"{name}_rows"
-        each = sa.func.json_each(sa.bindparam(self._name, type_=sa.Text())).table_valued("value", name=f"{name}_each")
-        values = [
-            sa.type_coerce(sa.func.json_extract(each.c.value, sa.literal_column(f"'$[{i}]'")), kind).label(column)
-            for i, (column, kind) in enumerate(columns.items())
-            if only is None or column in only
-        ]
-        rows = sa.select(*values).select_from(each)
-        # Materialized, or a join would parse every row of JSON again for every row of the other side.
-        self.rows: FromClause = rows.cte(name).prefix_with("MATERIALIZED")
-
-    def bind(self, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
-        text = json.dumps([tuple(row) for row in rows], ensure_ascii=False, separators=(",", ":"), default=milliseconds)
-        return {self._name: text}
-
-
-class _SeveralStatements:
-    """A change, then each statement that follows, in one transaction that locks out every other writer."""
-
-    def __init__(self, planned: Change | Choice) -> None:
-        self._choose: Statement | None = None
-        if isinstance(planned, Change):
-            change = planned
-        else:
-            self._chosen = _JsonBatch("chosen", _kinds(planned.choose.exported_columns))
-            self._choose = Statement(planned.choose, _SQL)
-            change = planned.change(self._chosen.rows)
-        self._steps = _Returning(change) if change.keyed is None else _Stepwise(change, change.keyed)
-
-    def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
-        if self._choose is None:
-            return self._steps.run(connection, parameters)
-        chosen = self._chosen.bind(self._choose.run(connection, parameters))
-        return self._steps.run(connection, {**parameters, **chosen}, even_when_none_changed=True)
-
-
-class _Returning:
-    """A change that tells of the rows it changed, which go to each statement that follows."""
-
-    def __init__(self, change: Change) -> None:
-        columns = _kinds(change.change.exported_columns)
-        self._changed = _JsonBatch("changed", columns)
-        self._change = Statement(change.change, _SQL)
-        self._then = [_reading("changed", columns, follow) for follow in change.then]
-        self._read = None if change.read is None else _reading("changed", columns, change.read)
-
-    def run(
-        self, connection: Connection, parameters: Mapping[str, Any], *, even_when_none_changed: bool = False
-    ) -> Rows:
-        changed = self._change.run(connection, parameters).all()
-        if not changed and not even_when_none_changed:
-            return changed
-        known = {**parameters, **self._changed.bind(changed)}
-        for statement in self._then:
-            statement.run(connection, known)
-        return changed if self._read is None else self._read.run(connection, known).all()
-
-
-class _Stepwise:
-    """A change of rows whose keys are found first: only they go from one statement to the next, as one text.
-
-    All else is read from the table, where it is after an update and before a deletion.
-    """
-
-    def __init__(self, change: Change, keyed: Keyed) -> None:
-        found = keyed.find.subquery("found")
-        self._find = Statement(sa.select(sa.func.json_group_array(*found.c)), _SQL)
-        keys = sa.func.json_each(sa.bindparam("keys", type_=sa.Text())).table_valued("value", name="key")
-        mine = sa.and_(keyed.within, keyed.key.in_(sa.select(keys.c.value)))
-        changed = sa.select(*change.change.exported_columns).where(mine).cte("changed")
-        steps = keyed.change(mine)
-        self._deletes = isinstance(steps, sa.Delete)
-        self._change = Statement(steps, _SQL)
-        self._then = [Statement(follow(changed), _SQL) for follow in change.then]
-        self._read = Statement(sa.select(changed) if change.read is None else change.read(changed), _SQL)
-
-    def run(
-        self, connection: Connection, parameters: Mapping[str, Any], *, even_when_none_changed: bool = False
-    ) -> Rows:
-        keys = self._find.run(connection, parameters).scalar_one()
-        if keys == "[]" and not even_when_none_changed:
-            return []
-        known = {**parameters, "keys": keys}
-        if not self._deletes:
-            self._change.run(connection, known)
-        for statement in self._then:
-            statement.run(connection, known)
-        rows = self._read.run(connection, known).all()
-        if self._deletes:
-            self._change.run(connection, known)
-        return rows
-
-
-class _SharingStatements:
-    """A change and what follows in one transaction, which locks out every other writer.
-
-    They go to the driver as they are: what SQLAlchemy does for each takes several times as long as a small one itself.
-    """
-
-    def __init__(self, change: Change, turn: Callable[[], AbstractContextManager[None]]) -> None:
-        """``turn`` is held while this process writes."""
-        self._turn = turn
-        columns = _kinds(change.change.exported_columns)
-        self._changed = _JsonBatch("changed", columns)
-        self._change = _driver_text(change.change)
-        self._then = [_driver_text(_reader("changed", columns, follow)) for follow in change.then]
-        self._read = None if change.read is None else _driver_text(_reader("changed", columns, change.read))
-
-    def run(self, engine: Engine, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
-        known = {name: milliseconds(v) if isinstance(v, datetime) else v for name, v in parameters.items()}
-        with self._turn(), closing(engine.raw_connection()) as pooled:
-            driver = cast("sqlite3.Connection", pooled.driver_connection)
-            try:
-                driver.execute("BEGIN IMMEDIATE")
-                found = self._run(driver, known)
-                driver.execute("COMMIT")
-            except BaseException as error:
-                with suppress(sqlite3.Error):
-                    driver.rollback()
-                if _is_stuck(error):
-                    pooled.invalidate()
-                    engine.dispose()
-                if isinstance(error, sqlite3.IntegrityError):
-                    return None
-                raise
-            return found
-
-    def _run(self, driver: sqlite3.Connection, known: dict[str, Any]) -> list[tuple[Any, ...]]:
-        changed = driver.execute(self._change, known).fetchall()
-        known |= self._changed.bind(changed)
-        for statement in self._then:
-            driver.execute(statement, known)
-        return changed if self._read is None else driver.execute(self._read, known).fetchall()
-
-
-Readable = UpdateBase | sa.Select[Any] | sa.CompoundSelect[Any]
-
-
-def _reader(name: str, columns: Columns, make: Callable[[FromClause], Readable]) -> Readable:
-    """What ``make`` makes of a batch without the columns that it does not read.
-
-    Each would be one more value to be found in JSON for every row.
-    """
-    whole = _JsonBatch(name, columns)
-    known: set[Any] = set(whole.rows.c)
-    read = {column.key for column in known & set(visitors.iterate(make(whole.rows)))}
-    return make(_JsonBatch(name, columns, read or set(columns)).rows)
-
-
-def _reading(name: str, columns: Columns, make: Callable[[FromClause], Readable]) -> Statement:
-    return Statement(_reader(name, columns, make), _SQL)
-
-
-def _driver_text(statement: Readable) -> str:
-    return str(statement.compile(dialect=_NAMED))
-
-
-def _is_stuck(error: BaseException | None) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _STUCK
-
-
-def _kinds(columns: Iterable[sa.ColumnElement[Any]]) -> Columns:
-    return {str(column.key): column.type for column in columns}
 
 
 class Sqlite:
@@ -258,7 +80,7 @@ class Sqlite:
 
         @event.listens_for(engine, "handle_error")
         def _give_up(context: ExceptionContext) -> None:
-            if _is_stuck(context.original_exception):
+            if is_stuck(context.original_exception):
                 context.is_disconnect = True  # the pool makes new connections
 
         @event.listens_for(engine, "begin")
@@ -313,19 +135,19 @@ class Sqlite:
 
     def batch(self, name: str, columns: Columns) -> Batch:
         """Rows as parameters."""
-        return _JsonBatch(name, columns)
+        return JsonBatch(name, columns)
 
     def statement(self, statement: sa.Select[Any] | UpdateBase) -> Statement:
         """The statement, made ready."""
-        return Statement(statement, _SQL)
+        return Statement(statement, SQL)
 
     def plan(self, change: Change | Choice) -> Plan:
         """The change, made ready."""
-        return _SeveralStatements(change)
+        return SeveralStatements(change)
 
     def sharing_plan(self, change: Change) -> SharingPlan:
         """The change, made ready."""
-        return _SharingStatements(change, self._turn)
+        return SharingStatements(change, self._turn)
 
     def insert(self, table: sa.Table) -> Insert:
         """An insert with ON CONFLICT."""
