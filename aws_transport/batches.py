@@ -1,16 +1,16 @@
-"""What goes to SNS: the entries of PublishBatch, and how they are put together."""
+"""What goes to SNS: messages as entries of PublishBatch, their groups and their deduplication keys."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from towpath import limits
 from towpath.attributes import attribute_text, attribute_type
 from towpath.envelope import Prepared
+from towpath.message import DeduplicationWindow, Message
 
 if TYPE_CHECKING:
     from mypy_boto3_sns.type_defs import PublishBatchRequestEntryTypeDef
@@ -21,31 +21,41 @@ _GROUP_ID = re.compile(rf"[!-~]{{1,{limits.SQS_GROUP_ID_LENGTH}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeduplicationClaim:
+    """A deduplication key, and for how long it shall count for a message that is published with it."""
+
+    key: str
+    ttl_seconds: float
+    window: DeduplicationWindow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A message that is ready to be sent, and its position in the call."""
+    """A message that is ready to be sent, and its position in the call.
+
+    ``group`` is its message group on a FIFO topic: what has the same one is sent one after another.
+    """
 
     position: int
     prepared: Prepared
+    group: str | None = None
+    claim: DeduplicationClaim | None = None
 
     @property
     def id(self) -> str:
         """What SNS's answer calls this entry: no other of the call has it."""
         return str(self.position)
 
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """Names of what at most one entry may be on its way for: its group, and its deduplication key."""
+        key = None if self.claim is None else f"key {self.claim.key}"
+        return tuple(name for name in (self.group_lane, key) if name is not None)
 
-def batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """The entries in their order, in batches that SNS takes: ten at most, and 256 KiB with the attributes."""
-    batch: list[Entry] = []
-    size = 0
-    for entry in entries:
-        added = entry.prepared.size_bytes
-        if batch and (len(batch) == limits.SNS_BATCH_ENTRIES or size + added > limits.SNS_BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(entry)
-        size += added
-    if batch:
-        yield batch
+    @property
+    def group_lane(self) -> str | None:
+        """The name of what keeps its group in order."""
+        return None if self.group is None else f"group {self.group}"
 
 
 def request(entry: Entry, topic: AwsTopic) -> PublishBatchRequestEntryTypeDef:
@@ -61,12 +71,19 @@ def request(entry: Entry, topic: AwsTopic) -> PublishBatchRequestEntryTypeDef:
             name: {"DataType": attribute_type(value), "StringValue": attribute_text(value)}
             for name, value in message.attributes.items()
         }
+    group = message_group(message, topic)
+    if group is not None:
+        made["MessageGroupId"] = group
     if topic.fifo:
-        made["MessageGroupId"] = group_id(message.partition_key or message.id)
         made["MessageDeduplicationId"] = message.id
-    elif topic.fair and message.partition_key is not None:
-        made["MessageGroupId"] = group_id(message.partition_key)
     return made
+
+
+def message_group(message: Message[Any], topic: AwsTopic) -> str | None:
+    """The message group on this topic, and on the queues that it leads to; ``None`` where there is none."""
+    if topic.fifo:
+        return group_id(message.partition_key or message.id)
+    return group_id(message.partition_key) if topic.fair and message.partition_key is not None else None
 
 
 def group_id(partition_key: str) -> str:

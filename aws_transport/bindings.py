@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from towpath.errors import InvalidBindings, Mistake
+from towpath.manifest import Manifest
 from towpath.records import read_record
 
 BINDINGS_VARIABLE = "TOWPATH_BINDINGS"
@@ -39,6 +41,14 @@ class Bindings:
     topics: dict[str, TopicBinding]
     subscriptions: dict[str, SubscriptionBinding]
 
+    def check(self, manifest: Manifest, region: str) -> None:
+        """Raise ``InvalidBindings`` when these are of something else than is meant: another region, or topics that are
+        FIFO or standard otherwise than ``manifest`` says. AWS would refuse call by call, each in other words.
+        """
+        mistakes = [*_elsewhere(self, region), *_of_other_kinds(self.topics, manifest)]
+        if mistakes:
+            raise InvalidBindings(_SUBJECT, mistakes)
+
     def to_json(self) -> str:
         """Canonical text, as ``load`` reads it."""
         return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
@@ -65,3 +75,26 @@ class Bindings:
             raise InvalidBindings(str(path), [Mistake(path="", problem=problem)]) from error
         except UnicodeDecodeError as error:
             raise InvalidBindings(str(path), [Mistake(path="", problem="is not UTF-8 text")]) from error
+
+
+def _elsewhere(bindings: Bindings, region: str) -> Iterator[Mistake]:
+    arns = {f"topics.{name}.arn": topic.arn for name, topic in bindings.topics.items()}
+    arns |= {f"subscriptions.{name}.queue_arn": one.queue_arn for name, one in bindings.subscriptions.items()}
+    for path, arn in arns.items():
+        named = _region(arn)
+        if named != region:
+            yield Mistake(path=path, problem=f"is in {named or 'no region'}, and the transport's URL names {region}")
+
+
+def _region(arn: str) -> str:
+    """Of ``arn:partition:service:region:account:resource``."""
+    return ":".join(arn.split(":")[3:4])
+
+
+def _of_other_kinds(topics: Mapping[str, TopicBinding], manifest: Manifest) -> Iterator[Mistake]:
+    for name, topic in topics.items():
+        meant = manifest.topics[name].aws if name in manifest.topics else None
+        if meant is not None and meant.fifo != topic.fifo:
+            made, wanted = ("FIFO", "standard") if topic.fifo else ("standard", "FIFO")
+            problem = f"says {made}, and the manifest {wanted}; give the bindings of this manifest's deployment"
+            yield Mistake(path=f"topics.{name}.fifo", problem=problem)

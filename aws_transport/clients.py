@@ -19,36 +19,50 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from aws_transport.address import Address
+    from aws_transport.ledger import LedgerClient
 
 ENDPOINT_VARIABLE = "TOWPATH_AWS_ENDPOINT"
 _CONNECTIONS = 50  # threads of a worker that call at once: its lease keeper, settler and publishing handlers
+_CONNECT_SECONDS = 5
+_ANSWER_SECONDS = 10  # of SNS and DynamoDB: three tries with a reservation of a deduplication key end before it does
+_POLL_ANSWER_SECONDS = 30  # of SQS, whose long polls take 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """The two services that messages travel through. boto3's clients may be used from several threads."""
+    """The services that messages travel through. boto3's clients may be used from several threads.
+
+    ``ledger`` is DynamoDB's, there where a topic has a ledger of deduplication keys.
+    """
 
     sns: SNSClient
     sqs: SQSClient
+    ledger: LedgerClient | None = None
 
     def close(self) -> None:
         """Close the idle connections."""
         self.sns.close()
         self.sqs.close()
+        if self.ledger is not None:
+            self.ledger.close()
 
 
-def make_clients(address: Address, endpoint: str | None) -> Clients:
+def make_clients(address: Address, endpoint: str | None, *, with_ledger: bool) -> Clients:
     """Clients for ``address`` at ``endpoint`` (``None`` leaves that to boto3's own settings).
+
+    boto3 tries again by itself in mode ``standard``: three times in all, after longer and longer pauses with jitter,
+    and less the more calls fail (AWS SDKs and tools reference guide, "Retry behavior").
 
     No call is made: rights are looked at by the first one. Raises ``InvalidTransportUrl`` for a profile that is not
     in the AWS configuration, and for an endpoint that is no URL.
     """
-    config = Config(retries={"mode": "standard"}, max_pool_connections=_CONNECTIONS)
+    config, polls = _config(_ANSWER_SECONDS), _config(_POLL_ANSWER_SECONDS)
     try:
         session = _session(address, endpoint)
         return Clients(
             sns=session.client("sns", endpoint_url=endpoint, config=config),
-            sqs=session.client("sqs", endpoint_url=endpoint, config=config),
+            sqs=session.client("sqs", endpoint_url=endpoint, config=polls),
+            ledger=session.client("dynamodb", endpoint_url=endpoint, config=config) if with_ledger else None,
         )
     except ProfileNotFound as error:
         raise InvalidTransportUrl(f"the AWS configuration has no profile {address.profile!r}") from error
@@ -57,6 +71,15 @@ def make_clients(address: Address, endpoint: str | None) -> Clients:
         raise InvalidTransportUrl(problem) from error
     except BotoCoreError as error:
         raise InvalidTransportUrl(f"no AWS clients can be made for {address.region}: {error}") from error
+
+
+def _config(answer_seconds: int) -> Config:
+    return Config(
+        retries={"mode": "standard"},
+        max_pool_connections=_CONNECTIONS,
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=answer_seconds,
+    )
 
 
 def _session(address: Address, endpoint: str | None) -> boto3.Session:

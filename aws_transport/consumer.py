@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from aws_transport.delivery import sqs_attributes
 from aws_transport.faults import translated
-from aws_transport.settlement import SqsAttribute, SqsDelivery, SqsSettler, readable_attributes, replay_count
+from aws_transport.settlement import SqsDelivery, SqsSettler, readable_attributes, replay_count
 from towpath import limits
-from towpath.message import Clock
+from towpath.errors import TransportRejected, TransportUnavailable
+from towpath.message import Clock, RandomBytes
 from towpath.ports import Extension
 from towpath.settlement import (
     CancelAcknowledgement,
@@ -28,7 +32,7 @@ from towpath.settlement import (
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.type_defs import MessageAttributeValueOutputTypeDef, MessageTypeDef
+    from mypy_boto3_sqs.type_defs import MessageTypeDef, ReceiveMessageRequestTypeDef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,23 +44,52 @@ class SqsConsumer:
     fifo: bool
     settler: SqsSettler
     clock: Clock
+    random_bytes: RandomBytes = os.urandom
 
     def receive(self, limit: int, wait: timedelta) -> list[Delivery]:
         """One long poll of at most ``wait`` (20 s is SQS's most) for at most ``limit`` deliveries (10 is SQS's most).
 
-        A FIFO queue hands out one at a time: more of a group in one answer would be handled beside each other. Raises
+        A FIFO queue is asked for one message at a time: more of a group in one answer would be handled beside each
+        other. When the long poll brings one, others are polled for side by side without waiting, as long as they
+        bring some: while one of a group is in flight, SQS gives no other of it, so each is of another group. Raises
         ``TransportUnavailable`` for what may pass, ``TransportRejected`` for a right or a queue that is missing.
         """
-        most = 1 if self.fifo else limits.SQS_BATCH_ENTRIES
+        most = min(limit, limits.SQS_BATCH_ENTRIES)
+        return self._receive_groups(most, wait) if self.fifo else self._poll(most, wait)
+
+    def _receive_groups(self, most: int, wait: timedelta) -> list[Delivery]:
+        received = found = self._poll(1, wait)
+        while found and (wave := min(2 * len(found), most - len(received))) > 0:
+            with ThreadPoolExecutor(wave, thread_name_prefix="towpath-receive") as pool:
+                found = [one for polled in pool.map(self._poll_for_more, range(wave)) for one in polled]
+            received = received + found
+            if len(found) < wave:  # no more groups that are free
+                break
+        return received
+
+    def _poll_for_more(self, _: int) -> list[Delivery]:
+        """One more, at once. A fault here would lose what others have brought, and the next receive meets it too."""
         try:
-            answer = self.client.receive_message(
-                QueueUrl=self.settler.queue_url,
-                MaxNumberOfMessages=min(limit, most),
-                WaitTimeSeconds=min(int(wait.total_seconds()), limits.SQS_LONG_POLL_SECONDS),
-                VisibilityTimeout=self.policy.lease_seconds,
-                MessageSystemAttributeNames=["ApproximateReceiveCount", "MessageGroupId"],
-                MessageAttributeNames=["All"],
-            )
+            return self._poll(1, timedelta(0))
+        except (TransportUnavailable, TransportRejected):
+            return []
+
+    def _poll(self, most: int, wait: timedelta) -> list[Delivery]:
+        """One call. On a FIFO queue boto3's repeats of it, after an answer that did not come, get the same message:
+        else it, and its group with it, would wait until its visibility ends (Amazon SQS API reference, ReceiveMessage).
+        """
+        request: ReceiveMessageRequestTypeDef = {
+            "QueueUrl": self.settler.queue_url,
+            "MaxNumberOfMessages": most,
+            "WaitTimeSeconds": min(int(wait.total_seconds()), limits.SQS_LONG_POLL_SECONDS),
+            "VisibilityTimeout": self.policy.lease_seconds,
+            "MessageSystemAttributeNames": ["ApproximateReceiveCount", "MessageGroupId"],
+            "MessageAttributeNames": ["All"],
+        }
+        if self.fifo:
+            request["ReceiveRequestAttemptId"] = self.random_bytes(16).hex()
+        try:
+            answer = self.client.receive_message(**request)
         except (BotoCoreError, ClientError) as error:
             raise translated(error, f"receive from {self.settler.queue_url}") from error
         return [self._delivery(message) for message in answer.get("Messages", ())]
@@ -115,11 +148,3 @@ class SqsConsumer:
             replay=replay,
             sqs_attributes=attributes,
         )
-
-
-def sqs_attributes(received: Mapping[str, MessageAttributeValueOutputTypeDef]) -> dict[str, SqsAttribute]:
-    """Message attributes as boto3 gives them."""
-    return {
-        name: SqsAttribute(data_type=value["DataType"], value=value.get("StringValue", value.get("BinaryValue", b"")))
-        for name, value in received.items()
-    }

@@ -76,17 +76,21 @@ def read_note(text: str) -> DeadLetterNote | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterCopy:
-    """A message for a dead-letter queue. ``fifo`` is what a FIFO queue wants to know, ``None`` for a standard queue."""
+class QueueCopy:
+    """A message that goes from one queue to another. ``group_id`` is its message group: a FIFO queue orders by it, a
+    standard one tells tenants by it (fair queues). ``deduplication_id`` is for FIFO queues alone: they swallow a repeat
+    of it for five minutes.
+    """
 
     body: str
     attributes: Mapping[str, SqsAttribute]
-    fifo: FifoIds | None
+    group_id: str | None = None
+    deduplication_id: str | None = None
 
     @property
     def size_bytes(self) -> int:
         """What it weighs towards SQS's limits for a message and for a batch."""
-        return len(self.body.encode()) + sum(_attribute_bytes(*pair) for pair in self.attributes.items())
+        return len(self.body.encode()) + sum(attribute_bytes(*pair) for pair in self.attributes.items())
 
     def entry(self, entry_id: str) -> SendMessageBatchRequestEntryTypeDef:
         """The copy as an entry of SendMessageBatch."""
@@ -95,21 +99,14 @@ class DeadLetterCopy:
             "MessageBody": self.body,
             "MessageAttributes": {name: _sent(attribute) for name, attribute in self.attributes.items()},
         }
-        if self.fifo is not None:
-            entry["MessageGroupId"] = self.fifo.group_id
-            entry["MessageDeduplicationId"] = self.fifo.deduplication_id
+        if self.group_id is not None:
+            entry["MessageGroupId"] = self.group_id
+        if self.deduplication_id is not None:
+            entry["MessageDeduplicationId"] = self.deduplication_id
         return entry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FifoIds:
-    """The message group, and the id by which a FIFO queue swallows repeats for five minutes."""
-
-    group_id: str
-    deduplication_id: str
-
-
-def copy_for(queue_url: str, delivery: SqsDelivery, note: DeadLetterNote) -> DeadLetterCopy:
+def copy_for(queue_url: str, delivery: SqsDelivery, note: DeadLetterNote) -> QueueCopy:
     """The copy of ``delivery`` for the dead-letter queue at ``queue_url``, with ``note`` as one attribute.
 
     An envelope holds its attributes itself, so only a foreign message's are kept beside the note, while there is room:
@@ -118,35 +115,38 @@ def copy_for(queue_url: str, delivery: SqsDelivery, note: DeadLetterNote) -> Dea
     The deduplication id begins with SQS's message id, not the envelope's: two messages published with one id a while
     apart are two dead letters, and FIFO would swallow the second. The replay count keeps copies of a replay apart too.
     """
-    ids = FifoIds(
-        group_id=delivery.group_id or delivery.id,
-        deduplication_id=f"{delivery.id}:dl:{delivery.replay}",
-    )
-    return DeadLetterCopy(
+    fifo = is_fifo(queue_url)
+    return QueueCopy(
         body=delivery.body,
         attributes=_carried(delivery, note),
-        fifo=ids if queue_url.endswith(".fifo") else None,  # the suffix that SQS demands of every FIFO queue
+        group_id=delivery.group_id or (delivery.id if fifo else None),
+        deduplication_id=f"{delivery.id}:dl:{delivery.replay}" if fifo else None,
     )
+
+
+def is_fifo(queue_url: str) -> bool:
+    """Whether the queue is a FIFO queue: SQS demands the suffix of every one, and of no other."""
+    return queue_url.endswith(".fifo")
 
 
 def _carried(delivery: SqsDelivery, note: DeadLetterNote) -> Mapping[str, SqsAttribute]:
     room = limits.SQS_MESSAGE_BYTES - len(delivery.body.encode())
     wanted = dict(delivery.sqs_attributes) if is_foreign(delivery.body) else {}
     wanted.pop(NOTE_ATTRIBUTE, None)  # of an earlier stay on a dead-letter queue
-    unfilled = _attribute_bytes(NOTE_ATTRIBUTE, SqsAttribute(data_type="String", value=""))
+    unfilled = attribute_bytes(NOTE_ATTRIBUTE, SqsAttribute(data_type="String", value=""))
     text = note.to_json(min(limits.DEAD_LETTER_NOTE_BYTES, room) - unfilled)
     if text is not None:
         wanted = {NOTE_ATTRIBUTE: SqsAttribute(data_type="String", value=text)} | wanted
     carried: dict[str, SqsAttribute] = {}
     for name, attribute in wanted.items():
-        size = _attribute_bytes(name, attribute)
+        size = attribute_bytes(name, attribute)
         if size <= room and len(carried) < limits.SQS_ATTRIBUTES:
             room -= size
             carried[name] = attribute
     return carried
 
 
-def _attribute_bytes(name: str, attribute: SqsAttribute) -> int:
+def attribute_bytes(name: str, attribute: SqsAttribute) -> int:
     """What an attribute weighs: name, data type and value (Amazon SQS developer guide, "Message quotas")."""
     value = attribute.value if isinstance(attribute.value, bytes) else attribute.value.encode()
     return len(name.encode()) + len(attribute.data_type.encode()) + len(value)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from towpath.attributes import read_attribute
 from towpath.message import AttributeValue
 from towpath.settlement import Delivery
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs.type_defs import MessageAttributeValueOutputTypeDef
 
 RESERVED_PREFIX = "towpath-"
 REPLAY_ATTRIBUTE = "towpath-replay"
@@ -21,7 +25,7 @@ class SqsAttribute:
     value: str | bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SqsDelivery(Delivery):
     """A delivery with what only SQS knows of it.
 
@@ -33,6 +37,14 @@ class SqsDelivery(Delivery):
     group_id: str | None = None
     replay: int = 0
     sqs_attributes: Mapping[str, SqsAttribute] = field(default_factory=dict)
+
+
+def sqs_attributes(received: Mapping[str, MessageAttributeValueOutputTypeDef]) -> dict[str, SqsAttribute]:
+    """Message attributes as boto3 gives them."""
+    return {
+        name: SqsAttribute(data_type=value["DataType"], value=value.get("StringValue", value.get("BinaryValue", b"")))
+        for name, value in received.items()
+    }
 
 
 def readable_attributes(attributes: Mapping[str, SqsAttribute]) -> dict[str, AttributeValue]:

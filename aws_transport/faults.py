@@ -6,10 +6,14 @@ from typing import Final
 
 from botocore.exceptions import (
     BotoCoreError,
+    CapacityNotAvailableError,
+    ChecksumError,
     ClientError,
     CredentialRetrievalError,
     HTTPClientError,
+    IncompleteReadError,
     MetadataRetrievalError,
+    TokenRetrievalError,
 )
 from botocore.exceptions import ConnectionError as NoConnection
 
@@ -19,8 +23,8 @@ from towpath.message import PublishError
 AwsFault = BotoCoreError | ClientError
 
 # Codes that pass although AWS calls them the sender's fault, or answers them with a status below 500: throttling in the
-# words of its services, SQS's limit on messages in flight, and credentials that are renewed meanwhile.
-# Sources: the API references of Amazon SNS and Amazon SQS, "Common Errors" and each action's errors.
+# words of its services, SQS's limit on messages in flight, and credentials that are renewed meanwhile. Sources: the API
+# references of Amazon SNS, Amazon SQS and Amazon DynamoDB, "Common Errors" and each action's errors.
 _PASSING: Final = frozenset(
     {
         "ExpiredToken",
@@ -31,6 +35,8 @@ _PASSING: Final = frozenset(
         "KMSThrottlingException",
         "KmsThrottled",
         "OverLimit",
+        "ProvisionedThroughputExceededException",
+        "ReplicatedWriteConflictException",
         "RequestExpired",
         "RequestLimitExceeded",
         "RequestThrottled",
@@ -41,11 +47,22 @@ _PASSING: Final = frozenset(
         "Throttling",
         "ThrottlingException",
         "TooManyRequestsException",
+        "TransactionConflictException",
     }
 )
 
-# Could not connect, timed out, was cut off, or the place that hands out credentials did.
-_PASSING_ERRORS: Final = (NoConnection, HTTPClientError, CredentialRetrievalError, MetadataRetrievalError)
+# Was cut off while the answer came, so the request may have been carried out.
+_CUT_OFF: Final = (HTTPClientError, IncompleteReadError, ChecksumError)
+
+# Could not connect, timed out, was cut off, or the place that hands out credentials did; or boto3 held the call back.
+_PASSING_ERRORS: Final = (
+    *_CUT_OFF,
+    NoConnection,
+    CapacityNotAvailableError,
+    CredentialRetrievalError,
+    MetadataRetrievalError,
+    TokenRetrievalError,
+)
 
 
 def translated(error: AwsFault, doing: str) -> TransportUnavailable | TransportRejected:
@@ -58,9 +75,20 @@ def translated(error: AwsFault, doing: str) -> TransportUnavailable | TransportR
 def may_pass(error: AwsFault) -> bool:
     """Whether the same call can succeed later with nothing changed."""
     if isinstance(error, ClientError):
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        status = _status(error)
         return code_of(error) in _PASSING or status >= 500 or status == 429
     return isinstance(error, _PASSING_ERRORS)
+
+
+def was_refused(error: AwsFault) -> bool:
+    """Whether it is certain that the call changed nothing: it never left, or AWS said no. Otherwise nobody knows."""
+    if isinstance(error, ClientError):
+        return _status(error) < 500
+    return not isinstance(error, _CUT_OFF)
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def code_of(error: ClientError) -> str:

@@ -1,46 +1,76 @@
-"""Looking after subscriptions on SQS: how they stand, and what their dead-letter queues hold."""
+"""Looking after subscriptions on SQS: how they stand, and what has become a dead letter."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from aws_transport.acting import Actions, Place
+from aws_transport.auditing import AuditLog, Order
 from aws_transport.bindings import SubscriptionBinding
-from aws_transport.dead_letter import NOTE_ATTRIBUTE, DeadLetterNote, read_note
+from aws_transport.dead_entries import DeadLetter, subscription_of
+from aws_transport.editing import Editor
 from aws_transport.faults import translated
-from aws_transport.not_built import NotBuilt
-from towpath import limits
-from towpath.envelope import Origin, decode
-from towpath.errors import InvalidEnvelope, SubscriptionNotFound, Unsupported, UnsupportedSchema
-from towpath.manifest import Subscription
-from towpath.message import Clock
-from towpath.operating import DeadLetterEntry, Page, SubscriptionStats
+from aws_transport.looking import Pass
+from aws_transport.refusals import Refusals
+from towpath.envelope import Sources
+from towpath.errors import InvalidSelection, SubscriptionNotFound, Unsupported
+from towpath.manifest import Subscription, Topic
+from towpath.message import JsonValue
+from towpath.operating import (
+    AuditEntry,
+    Backlog,
+    DeadLetterEntry,
+    DeliveryEntry,
+    Discarded,
+    Operator,
+    Pace,
+    Page,
+    Selection,
+    SubscriptionStats,
+    Warrant,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.type_defs import ChangeMessageVisibilityBatchRequestEntryTypeDef, MessageTypeDef
 
-_HOLD_SECONDS: Final = 30  # what is looked at is hidden for so long if it cannot be given back
-_LOOK: Final = timedelta(seconds=20)  # looking ends well before the first message comes back by itself
-_COUNTS: Final = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed")
+_WAITING: Final = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed")
 _IN_FLIGHT: Final = "ApproximateNumberOfMessagesNotVisible"
+_MOST_COUNTED: Final = 1_000
+_QUEUES_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqsOperator(NotBuilt):
-    """``towpath.ports.Operator`` on SQS. Covers every subscription on AWS, whatever its host."""
+class SqsOperator(Refusals):
+    """``towpath.ports.Operator`` on SQS. Covers every subscription on AWS, whatever its host.
 
+    Dead letters are what lies in a subscription's dead-letter queue and, with the reason ``DeliveryFailed``, in the
+    queue of what SNS could not deliver. Each has an id of its subscription's name and SQS's id. To look at them they
+    are received and given back, see ``looking.Pass``: until then nobody else sees them. Everything raises
+    ``TransportUnavailable`` for what may pass, ``TransportRejected`` for a right or a queue that is missing.
+
+    ``audit_reader`` is the operator of the database whose audit table has what was done here, where there is one.
+    """
+
+    topics: Mapping[str, Topic]
     subscriptions: Mapping[str, Subscription]
     bindings: Mapping[str, SubscriptionBinding]
     client: SQSClient
-    clock: Clock
+    sources: Sources
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("towpath.aws"))
+    audit_log: AuditLog = field(default_factory=AuditLog)
+    audit_reader: Operator | None = None
+
+    # How it stands
 
     def stats(self) -> list[SubscriptionStats]:
         """Every subscription that is deployed, by name. SQS's counts are approximate.
@@ -48,42 +78,107 @@ class SqsOperator(NotBuilt):
         SQS does not tell a delivery that waits for its next attempt from one in a worker's hands: both are hidden, and
         counted as ``leased``. It keeps no count of what was completed or discarded, and CloudWatch alone knows ages.
         """
+        return [self._stats(name) for name in self._deployed()]
+
+    def backlog(self) -> list[Backlog]:
+        """See the port. SQS does not tell message groups apart: of a FIFO queue all that waits counts as claimable.
+        What backs off counts as in flight.
+        """
+        rows = []
+        for name in self._deployed():
+            counts = self._counts(self.bindings[name].queue_url)
+            waiting, in_flight = counts[_WAITING[0]], counts[_IN_FLIGHT]
+            rows.append(
+                Backlog(
+                    subscription=name,
+                    claimable=min(waiting, _MOST_COUNTED),
+                    in_flight=min(in_flight, _MOST_COUNTED),
+                    claimable_capped=waiting > _MOST_COUNTED,
+                    in_flight_capped=in_flight > _MOST_COUNTED,
+                )
+            )
+        return rows
+
+    # Lists
+
+    def dead_letters(self, subscription: str, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
+        """See the port: of those that one bounded pass over each queue shows, those dead for longest first."""
+        page = self._page(Selection(subscription=subscription), limit, cursor)
+        return Page(entries=tuple(letter.entry() for letter in page), cursor=page.cursor)
+
+    def deliveries(self, selection: Selection, limit: int, cursor: str | None = None) -> Page[DeliveryEntry]:
+        """See the port, for dead letters alone: what waits SQS shows to nobody but its consumer."""
+        page = self._page(_only_dead(selection, "show deliveries that wait or are in flight"), limit, cursor)
+        return Page(entries=tuple(letter.delivery_entry() for letter in page), cursor=page.cursor)
+
+    def audit(self, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
+        """See the port: what the database that keeps it has, also of what was done there."""
+        if self.audit_reader is None:
+            return Refusals.audit(self, limit, cursor)
+        return self.audit_reader.audit(limit, cursor)
+
+    # Changes
+
+    def replay(self, selection: Selection, warrant: Warrant, pace: Pace) -> int:
+        """See the port. They go to the subscription's queue, not to the topic, and begin at attempt 1.
+
+        A FIFO group's go in the order in which they died, and when one cannot be sent none after it is.
+        """
+        if selection.state not in (None, "dead"):
+            raise InvalidSelection(f"only dead letters can be replayed, not deliveries that are {selection.state}")
+        order = Order(action="replay", selection=selection, warrant=warrant, pace=pace)
+        return self._actions().replay(self._places(selection), order)
+
+    def replay_edited(self, delivery_id: str, payload: JsonValue, warrant: Warrant) -> str:
+        """See the port. First the new message is sent, then the dead letter deleted."""
+        name = subscription_of(delivery_id)
+        places = self._places(Selection(subscription=name))
+        topic = self.topics[self.subscriptions[name].topic]
+        editor = Editor(actions=self._actions(), topic=topic, sources=self.sources)
+        return editor.replay(places, delivery_id, payload, warrant)
+
+    def discard(self, selection: Selection, warrant: Warrant, pace: Pace) -> Discarded:
+        """See the port, for dead letters alone: nobody can take a message out of SQS that a consumer may have."""
+        dead = _only_dead(
+            selection, "discard what waits or is in flight (capabilities cancel_pending, cancel_in_flight)"
+        )
+        order = Order(action="discard", selection=dead, warrant=warrant, pace=pace)
+        return Discarded(at_once=self._actions().discard(self._places(dead), order), requested=0)
+
+    def purge(self, subscription: str, warrant: Warrant, pace: Pace) -> int:
+        """See the port. One by one, not by PurgeQueue: that would drop what comes in meanwhile, and count nothing."""
+        selection = Selection(subscription=subscription, state="dead")
+        order = Order(action="purge", selection=selection, warrant=warrant, pace=pace)
+        return self._actions().discard(self._places(selection), order)
+
+    def _actions(self) -> Actions:
+        return Actions(
+            client=self.client,
+            clock=self.sources.clock,
+            monotonic=self.monotonic,
+            sleep=self.sleep,
+            log=self.log,
+            audit=self.audit_log,
+        )
+
+    # Queues
+
+    def _deployed(self) -> list[str]:
         unbound = sorted(self.subscriptions.keys() - self.bindings.keys())
         if unbound:
             self.log.warning("left out, since they have no bindings: %s", ", ".join(unbound))
-        return [self._stats(name) for name in sorted(self.subscriptions.keys() & self.bindings.keys())]
-
-    def dead_letters(self, subscription: str, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
-        """At most ``limit`` dead letters, those set aside first before the others, of those that SQS shows.
-
-        Messages are received to be looked at and given back at the end: until then, or for 30 s when giving back
-        fails, nobody else sees them. A pass ends after 20 s, with what it has seen. Of one FIFO group SQS shows no more
-        than it puts in one answer. Raises ``SubscriptionNotFound``, ``TransportUnavailable``, ``TransportRejected``,
-        and ``Unsupported`` for a ``cursor``.
-        """
-        if cursor is not None:
-            raise Unsupported(
-                "SQS has no list of dead letters that goes on where another one ended; ask for more at once"
-            )
-        known = self.subscriptions.get(subscription)
-        binding = self.bindings.get(subscription)
-        if known is None or binding is None:
-            deployed = ", ".join(sorted(self.subscriptions.keys() & self.bindings.keys())) or "none"
-            raise SubscriptionNotFound(subscription, f"manifest and bindings have {deployed}")
-        with self._given_back(binding.dead_letter_queue_url) as seen:
-            self._look(binding.dead_letter_queue_url, limit, seen)
-            entries = [_entry(subscription, known, message) for message in seen.values()]
-        return Page(entries=tuple(sorted(entries, key=lambda entry: (entry.dead_since, entry.delivery_id))))
+        return sorted(self.subscriptions.keys() & self.bindings.keys())
 
     def _stats(self, name: str) -> SubscriptionStats:
         binding = self.bindings[name]
-        queue, dead = self._counts(binding.queue_url), self._counts(binding.dead_letter_queue_url)
+        queue = self._counts(binding.queue_url)
+        set_aside = [self._counts(url) for url in (binding.dead_letter_queue_url, binding.delivery_failure_queue_url)]
         return SubscriptionStats(
             subscription=name,
             topic=self.subscriptions[name].topic,
-            pending=sum(queue[count] for count in _COUNTS),
+            pending=sum(queue[count] for count in _WAITING),
             leased=queue[_IN_FLIGHT],
-            dead=sum(dead.values()),
+            dead=sum(count for counts in set_aside for count in counts.values()),
             completed=None,
             discarded=None,
             oldest_pending=None,
@@ -92,93 +187,73 @@ class SqsOperator(NotBuilt):
 
     def _counts(self, url: str) -> dict[str, int]:
         try:
-            answer = self.client.get_queue_attributes(QueueUrl=url, AttributeNames=[*_COUNTS, _IN_FLIGHT])
+            answer = self.client.get_queue_attributes(QueueUrl=url, AttributeNames=[*_WAITING, _IN_FLIGHT])
         except (BotoCoreError, ClientError) as error:
             raise translated(error, f"count the messages of {url}") from error
-        return {count: int(answer["Attributes"].get(count, "0")) for count in (*_COUNTS, _IN_FLIGHT)}
+        return {count: int(answer["Attributes"].get(count, "0")) for count in (*_WAITING, _IN_FLIGHT)}
 
-    def _look(self, url: str, limit: int, seen: dict[str, MessageTypeDef]) -> None:
-        """Add messages to ``seen``, by id, until there are ``limit``, no more come, or the time is over."""
-        end = self.clock() + _LOOK
-        while len(seen) < limit and self.clock() < end:
-            try:
-                answer = self.client.receive_message(
-                    QueueUrl=url,
-                    MaxNumberOfMessages=min(limits.SQS_BATCH_ENTRIES, limit - len(seen)),
-                    VisibilityTimeout=_HOLD_SECONDS,
-                    WaitTimeSeconds=1,  # a poll without waiting asks only some of SQS's servers
-                    MessageSystemAttributeNames=["DeadLetterQueueSourceArn", "SentTimestamp"],
-                    MessageAttributeNames=[NOTE_ATTRIBUTE],
-                )
-            except (BotoCoreError, ClientError) as error:
-                raise translated(error, f"read the dead letters in {url}") from error
-            if not answer.get("Messages"):
-                return
-            seen |= {message["MessageId"]: message for message in answer["Messages"]}
+    def _places(self, selection: Selection) -> list[Place]:
+        """The queues that what is selected may lie in. Raises ``SubscriptionNotFound`` and ``InvalidSelection``."""
+        if selection.delivery_ids is not None:
+            named = sorted({subscription_of(delivery_id) for delivery_id in selection.delivery_ids})
+            names: Iterable[str] = [name for name in named if selection.subscription in (None, name)]
+        else:
+            names = self._deployed() if selection.subscription is None else [selection.subscription]
+        return [place for name in names for place in self._places_of(name)]
 
-    @contextmanager
-    def _given_back(self, url: str) -> Iterator[dict[str, MessageTypeDef]]:
-        """A place for messages that are only looked at: all in it are made visible again at the end."""
-        seen: dict[str, MessageTypeDef] = {}
-        try:
-            yield seen
-        finally:
-            held = list(seen.values())
-            for start in range(0, len(held), limits.SQS_BATCH_ENTRIES):
-                self._give_back(url, held[start : start + limits.SQS_BATCH_ENTRIES])
+    def _places_of(self, name: str) -> list[Place]:
+        known, binding = self.subscriptions.get(name), self.bindings.get(name)
+        if known is None or binding is None:
+            deployed = ", ".join(sorted(self.subscriptions.keys() & self.bindings.keys())) or "none"
+            raise SubscriptionNotFound(name, f"manifest and bindings have {deployed}")
+        place = Place(
+            name=name,
+            subscription=known,
+            url=binding.dead_letter_queue_url,
+            queue_url=binding.queue_url,
+            undelivered=False,
+        )
+        return [place, replace(place, url=binding.delivery_failure_queue_url, undelivered=True)]
 
-    def _give_back(self, url: str, messages: Sequence[MessageTypeDef]) -> None:
-        entries: list[ChangeMessageVisibilityBatchRequestEntryTypeDef] = [
-            {"Id": str(i), "ReceiptHandle": message["ReceiptHandle"], "VisibilityTimeout": 0}
-            for i, message in enumerate(messages)
-        ]
-        try:
-            self.client.change_message_visibility_batch(QueueUrl=url, Entries=entries)
-        except (BotoCoreError, ClientError) as error:
-            self.log.warning(
-                "dead letters that were looked at come back in %d s by themselves: %s", _HOLD_SECONDS, error
-            )
+    def _page(self, selection: Selection, limit: int, cursor: str | None) -> Page[DeadLetter]:
+        after = None if cursor is None else _place_of(cursor)
+        places, now = self._places(selection), self.sources.clock()
+        with ThreadPoolExecutor(_QUEUES_AT_ONCE, thread_name_prefix="towpath-look") as pool:
+            seen = [letter for found in pool.map(self._look, places) for letter in found]
+        meant = sorted((letter for letter in seen if letter.meets(selection, now)), key=_place)
+        following = [letter for letter in meant if after is None or _place(letter) > after]
+        entries = tuple(following[:limit])
+        return Page(entries=entries, cursor=_cursor(entries[-1]) if len(following) > limit else None)
+
+    def _look(self, place: Place) -> Sequence[DeadLetter]:
+        with Pass(client=self.client, url=place.url, clock=self.sources.clock, log=self.log) as looked:
+            return [place.read(message) for messages in looked.batches() for message in messages]
 
 
-def _entry(name: str, subscription: Subscription, message: MessageTypeDef) -> DeadLetterEntry:
-    note = _note(subscription, message)
-    return DeadLetterEntry(
-        delivery_id=message["MessageId"],
-        subscription=name,
-        message_id=_message_id(message, subscription.topic),
-        reason=note.reason,
-        error=note.error,
-        attempts=note.attempts,
-        dead_since=note.time,
-        body=message["Body"],
-    )
+def _only_dead(selection: Selection, doing: str) -> Selection:
+    """The selection, of dead letters. Ids that are of dead letters say by themselves that these are meant."""
+    if selection.state == "dead" or (selection.state is None and selection.delivery_ids is not None):
+        return replace(selection, state="dead")
+    raise Unsupported(f"SQS cannot {doing}; of dead letters it can: --where state=dead, or 'towpath dead-letters'")
 
 
-def _note(subscription: Subscription, message: MessageTypeDef) -> DeadLetterNote:
-    """The note that the message carries, or what can be said of one that came without.
-
-    SQS itself sets a message aside that was received too often, unchanged; its sending time is then the only one known.
-    """
-    system = message.get("Attributes", {})
-    attribute = message.get("MessageAttributes", {}).get(NOTE_ATTRIBUTE)
-    note = read_note(attribute.get("StringValue", "")) if attribute is not None else None
-    if note is not None:
-        return note
-    source = system.get("DeadLetterQueueSourceArn", "").rpartition(":")[2]
-    receives = subscription.aws.queue.max_receive_count if subscription.aws is not None else None
-    return DeadLetterNote(
-        reason="MaxReceivesExceeded" if source else "Unknown",
-        error=f"SQS set it aside after {receives} receives, none of which settled it" if source else "it has no note",
-        attempts=(receives or 0) if source else 0,
-        time=datetime.fromtimestamp(int(system.get("SentTimestamp", "0")) / 1000, UTC),
-        source_queue=source,
-    )
+# --- Places in a list ----------------------------------------------------------------------------------------------
 
 
-def _message_id(message: MessageTypeDef, topic: str) -> str:
-    """The message's own id where the body is an envelope, else SQS's."""
-    origin = Origin(message_id=message["MessageId"], topic=topic, received_at=datetime.fromtimestamp(0, UTC))
+def _place(letter: DeadLetter) -> tuple[datetime, str]:
+    return letter.note.time, letter.delivery_id
+
+
+def _cursor(letter: DeadLetter) -> str:
+    return f"{letter.note.time.astimezone(UTC).isoformat()}~{letter.delivery_id}"
+
+
+def _place_of(cursor: str) -> tuple[datetime, str]:
+    since, tilde, delivery_id = cursor.partition("~")
     try:
-        return decode(message["Body"], origin).id
-    except (InvalidEnvelope, UnsupportedSchema):
-        return message["MessageId"]
+        moment = datetime.fromisoformat(since)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or not tilde:
+        raise InvalidSelection(f"{cursor!r} is no cursor of this list; take the one that its last page gave")
+    return moment, delivery_id

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from aws_transport.batches import Entry, batches, request
+from aws_transport.batches import DeduplicationClaim, Entry, message_group, request
 from aws_transport.bindings import TopicBinding
-from aws_transport.faults import code_of, entry_error, publish_error
+from aws_transport.faults import AwsFault, code_of, entry_error, publish_error, was_refused
+from aws_transport.lanes import Lanes
+from aws_transport.ledger import Ledger, LedgerClient, Reservation
+from aws_transport.sending import Sent, send_all
 from towpath.envelope import Prepared, Sources, prepare
 from towpath.errors import Unsupported, did_you_mean
 from towpath.manifest import AwsTopic, Topic
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
     from mypy_boto3_sns.type_defs import PublishBatchResponseTypeDef
 
-_PARALLEL_BATCHES: Final = 8
 _SILENT: Final = PublishError(code="TransportUnavailable", message="SNS's answer leaves this message out")
+_TOO_LATE: Final = PublishError(
+    code="TransportUnavailable", message="not sent to SNS: its deduplication key was reserved too long ago"
+)
 
 # Refusals of a whole batch for what one of its entries holds (Amazon SNS API reference, PublishBatch).
 _ENTRY_FAULTS: Final = frozenset(
@@ -33,20 +37,26 @@ _ENTRY_FAULTS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnsPublisher:
-    """``towpath.ports.Publisher`` on SNS. Keeps no state, so any number of threads may share one."""
+    """``towpath.ports.Publisher`` on SNS. Keeps no state, so any number of threads may share one.
+
+    ``ledger_client`` is boto3's DynamoDB client; only topics with a deduplication ledger need it.
+    """
 
     topics: Mapping[str, Topic]
     bindings: Mapping[str, TopicBinding]
     client: SNSClient
     sources: Sources
+    ledger_client: LedgerClient | None = None
 
     def publish(
         self, topic: str, messages: Sequence[NewMessage], *, connection: object | None = None
     ) -> list[PublishResult]:
         """Publish ``messages`` to ``topic``: one result for each, at its position. A bad message rejects only itself.
 
-        The batches are sent one after another on a FIFO topic, side by side on a standard one. An accepted message is
-        with SNS, durably. One rejected with ``TransportUnavailable`` may have arrived all the same. Raises
+        Batches are sent side by side. On a FIFO topic no two messages of one key are on their way at once, and behind
+        one that SNS did not take the later ones of its key are rejected unsent, retryable; one that breaks the contract
+        was never a message, and holds up none. An accepted message is with SNS, durably. One rejected with
+        ``TransportUnavailable`` may have arrived all the same: publish it again under the id of its result. Raises
         ``Unsupported`` for ``connection``: SNS takes part in no transaction.
         """
         if connection is not None:
@@ -57,11 +67,11 @@ class SnsPublisher:
         for position, message in enumerate(messages):
             checked = self._checked(topic, message)
             if isinstance(checked, Prepared):
-                entries.append(Entry(position=position, prepared=checked))
+                entries.append(self._entry(self.topics[topic], position, message, checked))
             else:
                 results[position] = checked
         if entries:
-            results |= self._send(topic, entries)
+            results |= send_all(Lanes(entries), self._sending(topic).send)
         return [results[position] for position in range(len(messages))]
 
     def _checked(self, name: str, message: NewMessage) -> Prepared | PublishResult:
@@ -86,40 +96,105 @@ class SnsPublisher:
         on_aws = (known for known, topic in self.topics.items() if topic.aws is not None)
         return f"there is no topic {name!r} in this manifest{did_you_mean(name, on_aws)}"
 
-    def _send(self, name: str, entries: Sequence[Entry]) -> dict[int, PublishResult]:
-        arn, topic = self.bindings[name].arn, self.topics[name].aws
+    def _entry(self, topic: Topic, position: int, message: NewMessage, prepared: Prepared) -> Entry:
+        group = message_group(prepared.message, topic.aws) if topic.aws is not None and topic.aws.fifo else None
+        entry = Entry(position=position, prepared=prepared, group=group)
+        if message.deduplication_key is None:
+            return entry
+        ttl = message.deduplication_ttl
+        claim = DeduplicationClaim(
+            key=message.deduplication_key,
+            ttl_seconds=topic.deduplication.ttl_seconds if ttl is None else ttl.total_seconds(),
+            window=message.deduplication_window,
+        )
+        return replace(entry, claim=claim)
+
+    def _sending(self, name: str) -> _Sending:
+        topic = self.topics[name].aws
         if topic is None:
             raise AssertionError("only messages to topics on AWS are sent")
+        ledger = None
+        if topic.deduplication_table is not None and self.ledger_client is not None:
+            ledger = Ledger(client=self.ledger_client, table=topic.deduplication_table.name, sources=self.sources)
+        arn = self.bindings[name].arn
+        return _Sending(client=self.client, arn=arn, topic=topic, ledger=ledger, sources=self.sources)
 
-        def send(batch: Sequence[Entry]) -> dict[int, PublishResult]:
-            return self._send_batch(arn, topic, batch)
 
-        return _merged(_each(send, list(batches(entries)), parallel=1 if topic.fifo else _PARALLEL_BATCHES))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """SNS's answer for one entry. ``is_certain`` says that a rejected one is surely not with SNS."""
 
-    def _send_batch(self, arn: str, topic: AwsTopic, batch: Sequence[Entry]) -> dict[int, PublishResult]:
+    result: PublishResult
+    is_certain: bool = True
+
+
+_Answers = Mapping[int, _Answer]  # by the entry's position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sending:
+    """Sends batches to one topic; used by several threads at once."""
+
+    client: SNSClient
+    arn: str
+    topic: AwsTopic
+    ledger: Ledger | None
+    sources: Sources
+
+    def send(self, batch: Sequence[Entry]) -> Sent:
+        """Reserve the deduplication keys of a batch, publish what is to be published, and conclude the reservations."""
+        reserved = {entry.position: self._reserve(entry) for entry in batch}
+        answers = {position: self._standing(one) for position, one in reserved.items()}
+        results = {position: answer.result for position, answer in answers.items() if answer is not None}
+        answers |= self._publish([entry for entry in batch if entry.position not in results])
+        for position, answer in answers.items():
+            if answer is not None:
+                results[position] = answer.result
+                self._conclude(reserved[position], answer)
+        return Sent(results=results, unavailable=all(map(_is_unavailable, results.values())))
+
+    def _reserve(self, entry: Entry) -> Reservation | PublishResult | None:
+        if entry.claim is None:
+            return None
+        if self.ledger is None:
+            raise AssertionError("a deduplication key without a ledger is refused before")
+        return self.ledger.reserve(entry.claim, entry.prepared.message.id)
+
+    def _standing(self, reserved: Reservation | PublishResult | None) -> _Answer | None:
+        """The answer for what is not to be published, or not any more: others may reserve the key before it arrives."""
+        if isinstance(reserved, Reservation):
+            in_time = reserved.holds_for_sending(self.sources.clock())
+            return None if in_time else _Answer(result=_rejected(reserved.message_id, _TOO_LATE))
+        return None if reserved is None else _Answer(result=reserved)
+
+    def _conclude(self, reserved: Reservation | PublishResult | None, answer: _Answer) -> None:
+        if not isinstance(reserved, Reservation) or self.ledger is None:
+            return
+        if answer.result.status == "accepted":
+            self.ledger.confirm(reserved)
+        elif answer.is_certain:
+            self.ledger.withdraw(reserved)  # else SNS may have the message: the reservation runs out by itself
+
+    def _publish(self, batch: Sequence[Entry]) -> _Answers:
+        if not batch:
+            return {}
         try:
             response = self.client.publish_batch(
-                TopicArn=arn, PublishBatchRequestEntries=[request(entry, topic) for entry in batch]
+                TopicArn=self.arn, PublishBatchRequestEntries=[request(entry, self.topic) for entry in batch]
             )
         except ClientError as error:
             if len(batch) > 1 and code_of(error) in _ENTRY_FAULTS:  # one of them is bad: each alone says which
-                return _merged(self._send_batch(arn, topic, [entry]) for entry in batch)
-            refused = publish_error(error)
+                return {position: answer for entry in batch for position, answer in self._publish([entry]).items()}
+            return _failed(batch, error)
         except BotoCoreError as error:
-            refused = publish_error(error)
-        else:
-            return _answers(batch, response)
-        return {entry.position: _rejected(entry.prepared.message.id, refused) for entry in batch}
+            return _failed(batch, error)
+        return _answers(batch, response)
 
 
 def _unsendable(name: str, topic: Topic, message: NewMessage) -> PublishError | None:
     """Why a message that keeps the contract asks for what this topic cannot do."""
-    if message.deduplication_key is not None:
-        problem = (
-            f"topic {name!r} has a deduplication ledger, which this version does not use on AWS yet; leave the key out"
-            if topic.deduplication.enabled
-            else f"topic {name!r} has no deduplication ledger; add deduplication = true to it in the topology"
-        )
+    if message.deduplication_key is not None and (topic.aws is None or topic.aws.deduplication_table is None):
+        problem = f"topic {name!r} has no deduplication ledger; add deduplication = true to it in the topology"
         return PublishError(code="InvalidDeduplication", message=problem)
     if message.deliver_after is not None:
         problem = "SNS holds no message back; publish it without deliver_after, or to a topic on a database"
@@ -127,35 +202,35 @@ def _unsendable(name: str, topic: Topic, message: NewMessage) -> PublishError | 
     return None
 
 
-def _answers(batch: Sequence[Entry], response: PublishBatchResponseTypeDef) -> dict[int, PublishResult]:
+def _answers(batch: Sequence[Entry], response: PublishBatchResponseTypeDef) -> _Answers:
     """SNS's answer, entry by entry: some may have failed although the call did not."""
-    accepted = {entry["Id"] for entry in response["Successful"] if "Id" in entry}
+    accepted = {entry["Id"] for entry in response.get("Successful", ()) if "Id" in entry}
     faults = {
         entry["Id"]: entry_error(entry["Code"], entry.get("Message", ""), sender_fault=entry["SenderFault"])
-        for entry in response["Failed"]
+        for entry in response.get("Failed", ())
     }
+    answers = {}
+    for entry in batch:
+        fault = faults.get(entry.id, _SILENT)
+        message_id = entry.prepared.message.id
+        result = (
+            PublishResult(id=message_id, status="accepted") if entry.id in accepted else _rejected(message_id, fault)
+        )
+        answers[entry.position] = _Answer(result=result, is_certain=entry.id in faults)
+    return answers
+
+
+def _failed(batch: Iterable[Entry], error: AwsFault) -> _Answers:
+    """The answers of a call that failed as a whole."""
+    refused = publish_error(error)
     return {
-        entry.position: PublishResult(id=entry.prepared.message.id, status="accepted")
-        if entry.id in accepted
-        else _rejected(entry.prepared.message.id, faults.get(entry.id, _SILENT))
+        entry.position: _Answer(result=_rejected(entry.prepared.message.id, refused), is_certain=was_refused(error))
         for entry in batch
     }
 
 
-def _each(
-    send: Callable[[Sequence[Entry]], dict[int, PublishResult]], parts: Sequence[Sequence[Entry]], *, parallel: int
-) -> Iterator[dict[int, PublishResult]]:
-    """``send`` for each batch, at most ``parallel`` at once."""
-    threads = min(parallel, len(parts))
-    if threads == 1:
-        yield from map(send, parts)
-        return
-    with ThreadPoolExecutor(threads, thread_name_prefix="towpath-publish") as pool:
-        yield from pool.map(send, parts)
-
-
-def _merged(answers: Iterator[dict[int, PublishResult]]) -> dict[int, PublishResult]:
-    return {position: result for answer in answers for position, result in answer.items()}
+def _is_unavailable(result: PublishResult) -> bool:
+    return result.error is not None and result.error.code == "TransportUnavailable"
 
 
 def _rejected(message_id: str | None, error: PublishError) -> PublishResult:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         DeleteMessageBatchRequestEntryTypeDef,
     )
 
-    from aws_transport.dead_letter import DeadLetterCopy
+    from aws_transport.dead_letter import QueueCopy
 
 __all__ = [
     "ClientOnFirstUse",
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 _COPY_SECONDS = 60  # long enough to send a copy and delete, with boto3's own retries
-_LOST = frozenset({"ReceiptHandleIsInvalid", "MessageNotInflight"})
+_LOST = frozenset({"InvalidIdFormat", "MessageNotInflight", "ReceiptHandleIsInvalid"})
 # What SQS says in their place, as an invalid parameter: the first of FIFO handles whose time is up, the second of
 # hiding a message that was deleted or received anew.
 _LOST_TEXTS = ("receipt handle has expired", "does not exist or is not available for visibility timeout change")
@@ -96,10 +96,15 @@ class SqsSettler:
         return [LeaseLost() for _ in acknowledgements]
 
     def extend(self, deliveries: Sequence[Delivery], lease: timedelta) -> list[SettleResult]:
-        """Hide the messages for ``lease`` from now on, no longer than 12 h from their receive."""
+        """Hide the messages for ``lease`` from now on, no longer than 12 h from their receive.
+
+        At 12 h SQS hands a message out again, whoever holds it: the lease of one that is so old is lost.
+        """
         seconds = math.ceil(lease.total_seconds())
-        hidden = self._change_visibility([(delivery, seconds) for delivery in deliveries])
-        return [Settled(state="leased") if isinstance(answer, Settled) else answer for answer in hidden]
+        young = [i for i, delivery in enumerate(deliveries) if self._longest(delivery) > 0]
+        hidden = self._change_visibility([(deliveries[i], seconds) for i in young])
+        leased = [Settled(state="leased") if isinstance(answer, Settled) else answer for answer in hidden]
+        return _with([LeaseLost() for _ in deliveries], young, leased)
 
     def dead_letter(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
         """Copy the messages to the dead-letter queue with a note of why, then delete them.
@@ -116,7 +121,7 @@ class SqsSettler:
     def copy_to_dead_letter_queue(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
         """The copying alone, for a caller whose messages cannot come again meanwhile and are deleted for it: Lambda."""
 
-        def call(part: Sequence[DeadLetterCopy]) -> Mapping[str, Any]:
+        def call(part: Sequence[QueueCopy]) -> Mapping[str, Any]:
             entries = [copy.entry(str(i)) for i, copy in enumerate(part)]
             return self.client().send_message_batch(QueueUrl=self.dead_letter_queue_url, Entries=entries)
 
@@ -148,7 +153,7 @@ class SqsSettler:
         held = self.clock() - delivery.received_at + self.receive_margin
         return max(0, limits.SQS_MAX_VISIBILITY_SECONDS - math.ceil(held.total_seconds()))
 
-    def _copy(self, letter: DeadLettering) -> DeadLetterCopy:
+    def _copy(self, letter: DeadLettering) -> QueueCopy:
         delivery = letter.delivery
         if not isinstance(delivery, SqsDelivery):
             raise TypeError(f"a dead letter on SQS needs an SqsDelivery, not a {type(delivery).__name__}")

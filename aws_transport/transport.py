@@ -9,19 +9,30 @@ from pathlib import Path
 from typing import Final, Self
 
 from aws_transport.address import Address
-from aws_transport.bindings import BINDINGS_VARIABLE, Bindings
+from aws_transport.auditing import AuditLog
+from aws_transport.bindings import BINDINGS_VARIABLE, Bindings, TopicBinding
 from aws_transport.clients import ENDPOINT_VARIABLE, Clients, make_clients
 from aws_transport.consumer import SqsConsumer
 from aws_transport.operator import SqsOperator
 from aws_transport.publisher import SnsPublisher
 from aws_transport.settlement import SqsSettler
 from towpath.envelope import Sources
-from towpath.errors import InvalidManifest, Mistake, SubscriptionNotFound, did_you_mean
+from towpath.errors import (
+    InvalidBindings,
+    InvalidManifest,
+    InvalidTransportUrl,
+    Mistake,
+    SubscriptionNotFound,
+    did_you_mean,
+)
 from towpath.manifest import Manifest, Subscription
 from towpath.message import NewMessage, PublishResult, utc_now
-from towpath.ports import Capability
+from towpath.operating import AuditTrail
+from towpath.ports import Capability, Transport
 from towpath.settlement import SubscriptionPolicy
-from towpath.transports import Options
+from towpath.transports import Options, connect
+
+AUDIT_VARIABLE: Final = "TOWPATH_AUDIT_DATABASE"
 
 # What SQS and SNS can do of all that a transport may. Not among them, for instance: a release keeps its attempt, an
 # expired lease comes back at once, counts are approximate, and nothing can be held back at publishing.
@@ -32,27 +43,54 @@ def open_transport(url: str, options: Options) -> AwsTransport:
     """Open ``aws://REGION?profile=..&role_arn=..&external_id=..``; no call is made yet.
 
     Without ``options.bindings`` the file that ``TOWPATH_BINDINGS`` names is read; ``TOWPATH_AWS_ENDPOINT`` is called
-    instead of AWS when set. Raises ``InvalidTransportUrl``, ``InvalidManifest``, ``InvalidBindings``.
+    instead of AWS when set. The database that ``TOWPATH_AUDIT_DATABASE`` names keeps what operators do, too.
+    Raises ``InvalidTransportUrl``, ``InvalidManifest``, ``InvalidBindings``, and what opening that database raises.
     """
     address = Address.parse(url)
     if options.manifest is None:
         problem = "is not given; 'towpath manifest render' writes it, and --manifest or TOWPATH_MANIFEST names it"
         raise InvalidManifest("the manifest", [Mistake(path="", problem=problem)])
     named = os.environ.get(BINDINGS_VARIABLE)
-    bindings = Bindings.load(options.bindings or (Path(named) if named else None))
-    clients = make_clients(address, os.environ.get(ENDPOINT_VARIABLE) or None)
+    bindings_file = options.bindings or (Path(named) if named else None)
+    bindings = Bindings.load(bindings_file)
+    bindings.check(options.manifest, address.region)
+    with_ledger = any(t.aws is not None and t.aws.deduplication_table for t in options.manifest.topics.values())
+    clients = make_clients(address, os.environ.get(ENDPOINT_VARIABLE) or None, with_ledger=with_ledger)
     sources = Sources(clock=utc_now, random_bytes=os.urandom)
-    return AwsTransport(manifest=options.manifest, bindings=bindings, clients=clients, sources=sources)
+    return AwsTransport(
+        manifest=options.manifest,
+        bindings=bindings,
+        clients=clients,
+        sources=sources,
+        bindings_file=bindings_file,
+        audit_trail=_audit_trail(os.environ.get(AUDIT_VARIABLE)),
+    )
+
+
+def _audit_trail(url: str | None) -> Transport | None:
+    if not url:
+        return None
+    opened = connect(url)
+    if not isinstance(opened, AuditTrail):
+        opened.close()
+        raise InvalidTransportUrl(f"{AUDIT_VARIABLE} must be the URL of a database, which keeps the audit trail")
+    return opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsTransport:
-    """``towpath.ports.Transport`` on SNS and SQS."""
+    """``towpath.ports.Transport`` on SNS and SQS.
+
+    ``bindings_file`` is read again for a topic that ``bindings`` lack: producers may be deployed before it is.
+    ``audit_trail`` is a database that keeps what operators do, besides the log.
+    """
 
     manifest: Manifest
     bindings: Bindings
     clients: Clients
     sources: Sources
+    bindings_file: Path | None = None
+    audit_trail: Transport | None = None
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -65,9 +103,10 @@ class AwsTransport:
         """See ``SnsPublisher.publish``."""
         publisher = SnsPublisher(
             topics=self.manifest.topics,
-            bindings=self.bindings.topics,
+            bindings=self._bound_topics(topic),
             client=self.clients.sns,
             sources=self.sources,
+            ledger_client=self.clients.ledger,
         )
         return publisher.publish(topic, messages, connection=connection)
 
@@ -110,21 +149,41 @@ class AwsTransport:
     def operator(self) -> SqsOperator:
         """The operator's view of every subscription on AWS."""
         return SqsOperator(
+            topics=self.manifest.topics,
             subscriptions=self._on_aws(),
             bindings=self.bindings.subscriptions,
             client=self.clients.sqs,
-            clock=self.sources.clock,
+            sources=self.sources,
+            audit_log=AuditLog(trail=self.audit_trail if isinstance(self.audit_trail, AuditTrail) else None),
+            audit_reader=None if self.audit_trail is None else self.audit_trail.operator(),
         )
 
     def close(self) -> None:
         """Close the connections."""
         self.clients.close()
+        if self.audit_trail is not None:
+            self.audit_trail.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _bound_topics(self, wanted: str) -> Mapping[str, TopicBinding]:
+        """The bindings of topics, as they are now where those from the beginning lack ``wanted``.
+
+        A file that cannot be read meanwhile, or is another deployment's, is as one that has nothing new.
+        """
+        known = self.bindings.topics
+        if wanted in known or self.bindings_file is None or wanted not in self.manifest.topics:
+            return known
+        try:
+            now = Bindings.load(self.bindings_file)
+            now.check(self.manifest, self.clients.sns.meta.region_name)
+        except InvalidBindings:
+            return known
+        return now.topics
 
     def _on_aws(self) -> dict[str, Subscription]:
         return {name: s for name, s in self.manifest.subscriptions.items() if s.aws is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,20 +18,39 @@ _UNIX: Final = 3
 _LEVEL: Final = 6  # level 9 is half a per cent smaller and takes twice as long
 
 
-def write_zip(files: Sequence[Entry], path: Path) -> None:
-    """Write ``files`` in their order to ``path``, replacing it at once. Raises ``TooLarge``: the former zip stays.
+def write_zip(files: Sequence[Entry], path: Path, limit: int = LAMBDA_DIRECT_UPLOAD_BYTES) -> None:
+    """Write ``files`` in their order to ``path``, replacing it at once. ``limit`` is that of the zip's own bytes.
+    Raises ``TooLarge``: the former zip stays.
 
     Several may write one path at a time: each makes its zip in a folder of its own beside it, and the last one stays.
     """
-    _check("unzipped bundle", sum(entry.size for entry in files), LAMBDA_UNZIPPED_BYTES, files)
+    if problem := too_large_unzipped(files):
+        raise problem
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         unfinished = Path(folder) / path.name
         with zipfile.ZipFile(unfinished, "w") as archive:
             for entry in files:
                 archive.writestr(_header(entry), entry.path.read_bytes(), zipfile.ZIP_DEFLATED, _LEVEL)
-        _check("zip", unfinished.stat().st_size, LAMBDA_DIRECT_UPLOAD_BYTES, files)
+        if (size := unfinished.stat().st_size) > limit:
+            repair = "deploy it from S3 (--upload s3://bucket/prefix), which takes larger ones"
+            raise TooLarge("zip", size, limit, _heaviest(files, zipped_sizes(unfinished)), repair)
         unfinished.replace(path)
+
+
+def too_large_unzipped(files: Sequence[Entry]) -> TooLarge | None:
+    """The problem with files that Lambda would not unpack."""
+    size = sum(entry.size for entry in files)
+    if size <= LAMBDA_UNZIPPED_BYTES:
+        return None
+    repair = "leave out what the handler does not need, or deploy a container image"
+    return TooLarge("unzipped bundle", size, LAMBDA_UNZIPPED_BYTES, _heaviest(files, {}), repair)
+
+
+def zipped_sizes(path: Path) -> dict[str, int]:
+    """How many bytes each file takes in the zip, by its name."""
+    with zipfile.ZipFile(path) as archive:
+        return {header.filename: header.compress_size for header in archive.infolist()}
 
 
 def unpack(path: Path, folder: Path) -> None:
@@ -59,7 +78,7 @@ def _header(entry: Entry) -> zipfile.ZipInfo:
     return header
 
 
-def _check(what: str, size: int, limit: int, files: Sequence[Entry]) -> None:
-    if size > limit:
-        heaviest = [f"{part.name} ({part.size:,})" for part in weigh(files)[:3]]
-        raise TooLarge(what, size, limit, heaviest)
+def _heaviest(files: Sequence[Entry], zipped: Mapping[str, int]) -> list[str]:
+    weights = weigh(files, zipped)
+    by_size = sorted(weights, key=lambda weight: weight.zipped if zipped else weight.size, reverse=True)
+    return [f"{weight.name} ({weight.zipped if zipped else weight.size:,})" for weight in by_size[:3]]

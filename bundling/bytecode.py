@@ -23,7 +23,7 @@ def find_interpreter(uv: Uv, target: Target, repair: str) -> Path:
     if target.python == host_target().python:
         return Path(sys.executable)
     try:
-        found = uv.run("python", "find", target.python, "--no-python-downloads", purpose="find a Python")
+        found = uv.run("python", "find", f"cpython@{target.python}", "--no-python-downloads", purpose="find a Python")
     except UvFailed as error:
         raise InterpreterMissing(target.python, repair) from error
     return Path(found.strip())

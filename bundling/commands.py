@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 from typer.core import TyperGroup
 
 from bundling.build import BundleRequest, build
@@ -16,8 +17,9 @@ from bundling.sandbox import LAMBDA_HAS, REGION, Conditions
 from bundling.selection import Selection, function_environment, select, whose_settings
 from bundling.stamp import read_stamp
 from bundling.target import Target, host_target, lambda_target
+from bundling.upload import make_store, read_place, upload
 from bundling.verify import Sqs, read_event, verify
-from towpath.cli.output import JsonFlag, print_json, print_sentence, telling
+from towpath.cli.output import JsonFlag, print_json, print_sentence, stderr, telling
 from towpath.manifest import Manifest
 
 ManifestOption = Annotated[
@@ -68,13 +70,23 @@ def build_command(
     architecture: Annotated[str | None, typer.Option(help="An architecture instead: arm64 or x86_64.")] = None,
     pyc: Annotated[bool, typer.Option(help="Put compiled files in, which about halves the cold start.")] = True,
     with_boto3: Annotated[bool, typer.Option("--with-boto3", help="Put boto3 in, though Lambda has one.")] = False,
+    requirements: Annotated[
+        Path | None, typer.Option(help="The dependencies file, instead of the first that the project has.")
+    ] = None,
+    upload_to: Annotated[
+        str | None, typer.Option("--upload", metavar="S3_URL", help="Put the zip into S3, at s3://bucket/prefix.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Make the zip, the same bytes for the same project, locked dependencies and target.
 
-    uv resolves and installs the dependencies (requirements.txt, which may be locked with hashes, or pyproject.toml)
-    for the target: wheels only, except for folders named as dependencies. Exit 0 when the zip is made, 1 when not.
+    uv resolves and installs the dependencies for the target: wheels only, except for folders named as dependencies.
+    They are those of the first there is of requirements.txt (which may be locked with hashes), pylock.toml, uv.lock and
+    pyproject.toml, in the project. With --upload the zip comes into S3 under a key that its content makes, unless it is
+    there. Exit 0 when the zip is made, 1 when not.
     """
+    place = read_place(upload_to) if upload_to is not None else None
+    store = make_store() if place is not None else None
     selected = select(Manifest.load(manifest), subscription, str(manifest))
     bundle = build(
         BundleRequest(
@@ -86,13 +98,20 @@ def build_command(
             output=output,
             bytecode="compiled" if pyc else "left out",
             boto3="included" if with_boto3 else "left out",
-        )
+            requirements=requirements,
+            route="direct upload" if place is None else "S3",
+        ),
+        _tell,
     )
+    uploaded = None
+    if place is not None and store is not None:
+        _tell(f"upload it to s3://{place.bucket}")
+        uploaded = upload(bundle.path, bundle.s3_key, bundle.sha256, place, store)
     with telling(f"{bundle.path} is made"):
         if as_json:
-            print_json(bundle_json(bundle))
+            print_json(bundle_json(bundle, uploaded))
         else:
-            print_bundle(bundle)
+            print_bundle(bundle, uploaded)
 
 
 @app.command("verify")
@@ -127,7 +146,7 @@ def verify_command(
     settings = _settings(path, manifest, subscription) if manifest.is_file() else {}
     given = _variables(env or [])
     conditions = Conditions(
-        timeout_seconds=timeout, packages=(*(() if bare else LAMBDA_HAS), *dict.fromkeys(packages or ()))
+        timeout_seconds=timeout, packages=(*(() if bare else LAMBDA_HAS), *dict.fromkeys(packages or ())), tell=_tell
     )
     sqs: Sqs = "not there" if bare or ENDPOINT in given else "stand-in"
     report = verify(path, [read_event(file) for file in event], {**settings, **given}, conditions, sqs)
@@ -141,6 +160,11 @@ def verify_command(
         print_sentence(f"{manifest} does not exist, so the function got no settings; name the manifest with --manifest")
     if not report.run.succeeded:
         raise typer.Exit(1)
+
+
+def _tell(step: str) -> None:
+    """Progress, on standard error."""
+    stderr().print(Text(f"{step} ..."), style="dim", soft_wrap=True)
 
 
 def _target(selected: Selection, choice: TargetChoice, runtime: str | None, architecture: str | None) -> Target:

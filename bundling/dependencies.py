@@ -4,36 +4,22 @@ folders that the project names.
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bundling.errors import UnusableProject, UvFailed, WheelMissing
-from bundling.project import Project
-from bundling.target import LAMBDA_PYTHONS, Target, host_target
+from bundling.bytecode import find_interpreter
+from bundling.errors import InterpreterMissing, UnusableProject, UvFailed, WheelMissing, raise_all
+from bundling.locks import Resolution, locked_version, read_lock, read_resolution, without
+from bundling.project import Project, distribution_name
+from bundling.target import Target, host_target
 from bundling.uv import Uv, this_python
+from bundling.wheels import explained, for_target, missing_wheel, nearest
 
-_NO_WHEEL: Final = re.compile(
-    r"(?P<all>all versions of )?(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?:==(?P<version>[^\s,]+))? "
-    r"ha(?:s|ve) no (?:usable wheels|wheels with a matching)"
-)
-_NOT_STATIC: Final = re.compile(
-    r"Building source distributions (?:for `(?P<name>[^`]+)` )?is disabled"
-    r"(?:, but attempted to build `(?P<other>[^`]+)`)?"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution:
-    """Everything that goes in: ``pinned`` requirements (``name==version``, ``name @ url``), and the folders of the
-    ``local`` distributions by name.
-    """
-
-    pinned: tuple[str, ...]
-    local: dict[str, Path]
+_MISSING_AT_MOST: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +31,15 @@ class Dependencies:
     target: Target
 
     def resolve(self) -> Resolution:
-        """Ask uv which versions fit the target. Raises ``WheelMissing``, ``UnusableProject`` (a folder that would have
-        to be built for its metadata) or ``UvFailed``.
+        """What the lock says, or which versions uv says fit the target. Raises ``WheelMissing`` (``BundleProblems`` for
+        several), ``UnusableProject`` (such as a folder that would have to be built for its metadata) or ``UvFailed``.
         """
-        requirements = self.project.requirements
-        try:
-            lock = self.uv.run(
-                *_compile(self.target), requirements, purpose=f"resolve {requirements} for {self.target}"
-            )
-        except UvFailed as error:
-            raise _explained(self.uv, self.target, error) from error
-        return read_lock(lock, self.project.folder)
+        source = self.project.requirements
+        if source.name == "uv.lock":
+            return read_lock(self._export(), source, self.project.folder, self.target.python)
+        if source.suffix == ".toml" and source.name.startswith("pylock."):
+            return read_lock(_text(source), source, source.parent, self.target.python)
+        return self._resolve_anew()
 
     def build_wheel(self, folder: Path, output: Path) -> Path:
         """Build the wheel of a local distribution into ``output``, an empty folder. Raises ``UvFailed``, and
@@ -72,88 +56,87 @@ class Dependencies:
         return wheel
 
     def install(self, resolution: Resolution, wheels: Mapping[str, Path], tree: Path) -> None:
-        """Install exactly what was resolved, and the wheels built here, into ``tree``. uv checks the hashes that
-        ``requirements.txt`` gives. Raises ``UvFailed``.
+        """Install exactly what was resolved, and the wheels built here, into ``tree``. uv checks the hashes that a lock
+        or ``requirements.txt`` gives. Raises ``WheelMissing`` (``BundleProblems`` for several), ``ForeignBinaries`` or
+        ``UvFailed``.
         """
-        built = [f"{name} @ {wheel.as_uri()}" for name, wheel in sorted(wheels.items())]
+        if resolution.lock:
+            self._install_lock(resolution.lock, tree)
+        markers = {distribution_name(name): f" ; {marker}" for name, marker in resolution.markers.items()}
+        built = [f"{name} @ {wheel.as_uri()}{markers.get(name, '')}" for name, wheel in sorted(wheels.items())]
         resolved_file, built_file = tree.with_name("resolved.txt"), tree.with_name("built.txt")
         resolved_file.write_text("\n".join([*resolution.pinned, *built]), encoding="utf-8")
         built_file.write_text("\n".join(built), encoding="utf-8")
         options: list[str | Path] = ["-r", resolved_file, "--override", built_file]
         if self.project.requirements.suffix == ".txt":
             options += ["-r", self.project.requirements]
-        command = ("pip", "install", "--no-deps", "--target", tree, *_for(self.target), *options)
-        self.uv.run(*command, purpose=f"install the dependencies of {self.project.folder}")
+        try:
+            self._install(tree, *options)
+        except UvFailed as error:
+            raise explained(self.target, error) from error
+
+    def _export(self) -> str:
+        """uv's lock in the format of ``pylock.toml``. uv sees whether it is up to date, with a Python that the project
+        allows: the target's, where it is at hand.
+        """
+        purpose, python = f"read {self.project.requirements}", Path(sys.executable)
+        with suppress(InterpreterMissing):
+            python = find_interpreter(self.uv, self.target, "")
+        options = ["--locked", "--no-default-groups", "--no-header", "--format", "pylock.toml"]
+        try:
+            return self.uv.run("export", *options, "--python", python, purpose=purpose)
+        except UvFailed as error:
+            raise explained(self.target, error) from error
+
+    def _resolve_anew(self) -> Resolution:
+        requirements, missing = self.project.requirements, dict[str, WheelMissing]()
+        while True:
+            # What has no wheel is left out to find what else has none: the override says it is never needed.
+            never = "\n".join(f"{name} ; sys_platform == 'never'" for name in missing)
+            options = [*for_target(self.target), *(["--override", "-"] if missing else [])]
+            purpose = f"resolve {requirements} for {self.target}"
+            try:
+                lock = self.uv.run(
+                    *("pip", "compile", "--format", "pylock.toml", *options), requirements, purpose=purpose, text=never
+                )
+            except UvFailed as error:
+                self._note_missing(error, missing, "")
+                continue
+            raise_all(list(missing.values()))
+            return read_resolution(lock, self.project.folder)
+
+    def _install_lock(self, lock: str, tree: Path) -> None:
+        missing: dict[str, WheelMissing] = {}
+        while True:
+            file = tree.with_name("pylock.toml")
+            file.write_text(without(lock, missing), encoding="utf-8")
+            try:
+                self._install(tree, *(["--dry-run"] if missing else []), "-r", file)
+            except UvFailed as error:
+                self._note_missing(error, missing, lock)
+                continue
+            raise_all(list(missing.values()))
+            return
+
+    def _install(self, tree: Path, *options: str | Path) -> None:
+        command = ("pip", "install", "--no-deps", "--target", tree, *for_target(self.target), *options)
+        self.uv.run(*command, purpose=f"install what {self.project.requirements} names")
+
+    def _note_missing(self, error: UvFailed, missing: dict[str, WheelMissing], lock: str) -> None:
+        """Add the package without a wheel that uv complains of to ``missing``. Raises all of them when it is known
+        already, and what else uv complains of.
+        """
+        found = missing_wheel(error)
+        if found is None or found.name in missing or len(missing) >= _MISSING_AT_MOST:
+            raise_all(list(missing.values()))
+            raise explained(self.target, error) from error
+        if found.version is None and lock:
+            found = replace(found, version=locked_version(lock, found.name))
+        missing[found.name] = WheelMissing(found.requirement, str(self.target), nearest(self.uv, found, self.target))
 
 
-def read_lock(lock: str, folder: Path) -> Resolution:
-    """Read uv's resolution in the ``pylock.toml`` format (PEP 751); its paths are relative to ``folder``."""
-    pinned: list[str] = []
-    local: dict[str, Path] = {}
-    for package in tomllib.loads(lock).get("packages", []):
-        name = package["name"]
-        if "directory" in package:
-            local[name] = (folder / package["directory"]["path"]).resolve()
-        elif "archive" in package:
-            archive = package["archive"]
-            pinned.append(f"{name} @ {archive.get('url') or (folder / archive['path']).resolve().as_uri()}")
-        elif "version" in package and "vcs" not in package:
-            pinned.append(f"{name}=={package['version']}")
-        else:
-            raise UnusableProject(f"{name} comes from version control; depend on its wheel or on a folder instead")
-    return Resolution(pinned=tuple(pinned), local=local)
-
-
-def _compile(target: Target) -> list[str]:
-    return ["pip", "compile", "--format", "pylock.toml", *_for(target)]
-
-
-def _for(target: Target) -> list[str]:
-    options = ["--python-version", target.python, "--python-platform", target.platform, "--only-binary", ":all:"]
-    return [*this_python(), *options]
-
-
-def _explained(uv: Uv, target: Target, error: UvFailed) -> Exception:
-    """uv's complaint in our words: the missing wheel by name with the nearest choices, or the folder whose version and
-    dependencies are not written down.
-    """
-    if unknown := _NOT_STATIC.search(error.detail):
-        return UnusableProject(
-            f"{unknown['name'] or unknown['other'] or 'a dependency'} does not state its version and dependencies in a "
-            "[project] table; write them there, or depend on its wheel"
-        )
-    missing = _NO_WHEEL.search(error.detail)
-    if missing is None:
-        return error
-    requirement = f"{missing['name']}=={missing['version']}" if missing["version"] else missing["name"]
-    alternatives = list(_alternatives(uv, missing["name"], requirement, target))
-    return WheelMissing(requirement, str(target), alternatives)
-
-
-def _alternatives(uv: Uv, name: str, requirement: str, target: Target) -> Iterator[str]:
-    """The newest other version for this target, the nearest other Python, the other architecture: as far as wheels
-    are found there.
-    """
-    if requirement != name and (version := _wheel_version(uv, name, target)):
-        yield f"{name}=={version}"
-    distance = {python: abs(_minor(python) - _minor(target.python)) for python in LAMBDA_PYTHONS}
-    for python in sorted(distance, key=distance.__getitem__):
-        if distance[python] and _wheel_version(uv, requirement, replace(target, python=python)):
-            yield f"python{python}"
-            break
-    other = replace(target, architecture="x86_64" if target.architecture == "arm64" else "arm64")
-    if _wheel_version(uv, requirement, other):
-        yield other.architecture
-
-
-def _wheel_version(uv: Uv, requirement: str, target: Target) -> str | None:
-    """The version that has a wheel for the target, if any."""
+def _text(source: Path) -> str:
     try:
-        lock = uv.run(*_compile(target), "--no-deps", "-", purpose="look for a wheel", text=requirement)
-    except UvFailed:
-        return None
-    return str(tomllib.loads(lock)["packages"][0]["version"])
-
-
-def _minor(python: str) -> int:
-    return int(python.partition(".")[2])
+        return source.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UnusableProject(f"{source} cannot be read: {error}") from error

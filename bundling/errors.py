@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from towpath.errors import MistakesFound, TowpathError
+
+
+class BundleProblems(TowpathError):
+    """There are several problems; each is one of the other errors, and all are in ``problems``."""
+
+    def __init__(self, problems: Sequence[TowpathError]) -> None:
+        self.problems = tuple(problems)
+        listed = "".join(f"\n  {problem}" for problem in self.problems)
+        super().__init__(f"the bundle has {len(self.problems)} problems:{listed}")
+
+
+@contextmanager
+def noting(problems: list[TowpathError]) -> Iterator[None]:
+    """Add what is raised inside to ``problems``, instead of raising it."""
+    try:
+        yield
+    except BundleProblems as several:
+        problems.extend(several.problems)
+    except TowpathError as problem:
+        problems.append(problem)
+
+
+def raise_all(problems: Sequence[TowpathError]) -> None:
+    """Raise the problem, ``BundleProblems`` when there are several, and nothing when there is none."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise BundleProblems(problems)
 
 
 class UnusableProject(TowpathError):
@@ -43,14 +72,14 @@ class InterpreterMissing(TowpathError):
 
 
 class TooLarge(TowpathError):
-    """The bundle is over one of Lambda's limits, in bytes."""
+    """The bundle is over one of Lambda's limits, in bytes; ``repair`` says what to do."""
 
-    def __init__(self, what: str, size: int, limit: int, heaviest: Sequence[str]) -> None:
+    def __init__(self, what: str, size: int, limit: int, heaviest: Sequence[str], repair: str) -> None:
         self.size = size
         self.limit = limit
         super().__init__(
             f"the {what} is {size:,} bytes, {size - limit:,} over Lambda's limit of {limit:,}; "
-            f"the heaviest parts are {', '.join(heaviest)}"
+            f"the heaviest parts are {', '.join(heaviest)}; {repair}"
         )
 
 
@@ -59,7 +88,39 @@ class ForeignBinaries(TowpathError):
 
     def __init__(self, target: str, findings: Sequence[str]) -> None:
         self.findings = tuple(findings)
-        super().__init__(f"the bundle is for {target}, but {'; '.join(findings)}")
+        super().__init__(
+            f"the bundle is for {target}, but {'; '.join(findings)}; "
+            "depend on wheels for that target, or bundle for another"
+        )
+
+
+class ImportUnwanted(TowpathError):
+    """What Lambda imports first reaches a package that has no place in a function; ``chain`` are the modules from the
+    first to that one.
+    """
+
+    def __init__(self, module: str, chain: Sequence[str]) -> None:
+        self.module = module
+        self.chain = tuple(chain)
+        super().__init__(
+            f"the function would load {module}, which has no place on Lambda: {' imports '.join(chain)}; "
+            "take the import out, or move it into the function that needs it"
+        )
+
+
+class ImportMissing(TowpathError):
+    """A module of the bundle imports another that is not in it, so that the function would not start."""
+
+    def __init__(self, module: str, importer: str, line: int) -> None:
+        self.module = module
+        super().__init__(
+            f"{importer}, line {line}, imports {module}, which the bundle would not have; add its distribution to the "
+            "project's dependencies, or, for a folder of the project, give the project a [build-system] that packs it"
+        )
+
+
+class UploadFailed(TowpathError):
+    """The zip could not be put into S3; the message says what S3 answered and what to do."""
 
 
 class NotABundle(TowpathError):

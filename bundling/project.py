@@ -8,15 +8,17 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bundling.errors import UnusableProject
+
+_KINDS: Final = re.compile(r".+\.txt|pylock\.(?:.+\.)?toml|uv\.lock|pyproject\.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """A folder with a handler. ``requirements`` is its dependencies file: ``requirements.txt`` where there is one,
-    which may be locked with hashes, else ``pyproject.toml``. ``dependencies`` are the distributions that
+    """A folder with a handler. ``requirements`` is its dependencies file: ``requirements.txt``, which may be locked
+    with hashes, ``pylock.toml``, ``uv.lock`` or ``pyproject.toml``. ``dependencies`` are the distributions that
     ``pyproject.toml`` asks for itself; ``is_package`` says whether it can be built into a wheel.
     """
 
@@ -26,21 +28,50 @@ class Project:
     is_package: bool
 
 
-def read_project(folder: Path) -> Project:
-    """Find the dependencies file. Raises ``UnusableProject`` when there is none, or it cannot be read."""
+def read_project(folder: Path, requirements: Path | None = None) -> Project:
+    """Find the dependencies file: ``requirements`` if given, else the first that there is of ``requirements.txt``,
+    ``pylock.toml``, ``uv.lock`` (the project's, or that of the workspace it is in) and ``pyproject.toml``. Raises
+    ``UnusableProject`` when there is none, or it cannot be read.
+    """
     pyproject = _read_pyproject(folder / "pyproject.toml")
-    candidates = [folder / name for name in ("requirements.txt", "pyproject.toml") if (folder / name).is_file()]
-    if not candidates:
+    found = requirements or next(_dependency_files(folder.resolve()), None)
+    if found is None:
         raise UnusableProject(
-            f"{folder} has neither requirements.txt nor pyproject.toml; one of them must name towpath[lambda]"
+            f"{folder} has neither requirements.txt nor pyproject.toml, nor a lock (pylock.toml, uv.lock); "
+            "one of them must name towpath[lambda]"
+        )
+    if requirements is not None and not (requirements.is_file() and _KINDS.fullmatch(requirements.name)):
+        raise UnusableProject(
+            f"{requirements} is no dependencies file; name a file requirements.txt (or another .txt), pylock.toml, "
+            "uv.lock or pyproject.toml"
         )
     dependencies = pyproject.get("project", {}).get("dependencies", [])
     return Project(
         folder=folder.resolve(),
-        requirements=candidates[0].resolve(),
+        requirements=found.resolve(),
         dependencies=frozenset(distribution_name(dependency) for dependency in dependencies),
         is_package="build-system" in pyproject,
     )
+
+
+def _dependency_files(folder: Path) -> Iterator[Path]:
+    for name in ("requirements.txt", "pylock.toml", "uv.lock"):
+        if (folder / name).is_file():
+            yield folder / name
+    if (folder / "pyproject.toml").is_file():
+        if (workspace := _workspace(folder)) and (workspace / "uv.lock").is_file():
+            yield workspace / "uv.lock"
+        yield folder / "pyproject.toml"
+
+
+def _workspace(folder: Path) -> Path | None:
+    """The folder of the uv workspace that ``folder`` is a member of."""
+    for root in folder.parents:
+        table = _read_pyproject(root / "pyproject.toml").get("tool", {}).get("uv", {}).get("workspace")
+        if table is not None:
+            members = {member for pattern in table.get("members", []) for member in root.glob(pattern)}
+            return root if folder in members else None
+    return None
 
 
 def distribution_name(requirement: str) -> str:

@@ -14,6 +14,7 @@ from rich.markup import escape
 from bundling.build import Bundle
 from bundling.outcomes import RecordOutcome, State, is_settled, log_lines
 from bundling.sandbox import Invoked
+from bundling.upload import Uploaded
 from bundling.verify import VerifyReport
 from towpath.cli.output import console, print_table
 
@@ -27,18 +28,21 @@ _WORDS: Final[dict[State, str]] = {  # for people, the same as a worker's
     "failed": "failed",
 }
 _TRACEBACK: Final = "Traceback (most recent call last):"
+_METRICS: Final = '{"_aws":'  # how a line in CloudWatch's embedded metric format begins
 
 
-def bundle_json(bundle: Bundle) -> Any:
-    """The bundle's record."""
-    return {**asdict(bundle), "path": str(bundle.path)}
+def bundle_json(bundle: Bundle, uploaded: Uploaded | None = None) -> Any:
+    """The bundle's record; once uploaded, with the bucket, and the key in it."""
+    record = {**asdict(bundle), "path": str(bundle.path), "requirements": str(bundle.requirements)}
+    return {**record, **(asdict(uploaded) if uploaded else {})}
 
 
-def print_bundle(bundle: Bundle) -> None:
+def print_bundle(bundle: Bundle, uploaded: Uploaded | None = None) -> None:
     """The bundle's facts, and what is heavy in it."""
     rows: list[tuple[str, object]] = [
         ("zip", bundle.path),
         ("target", bundle.target),
+        ("dependencies", f"of {bundle.requirements}"),
         ("sha256", bundle.sha256),
         ("S3 key", bundle.s3_key),
         ("tree hash", bundle.tree_hash),
@@ -46,12 +50,22 @@ def print_bundle(bundle: Bundle) -> None:
         ("compiled files", "in" if bundle.bytecode == "compiled" else "left out"),
         ("left to Lambda", ", ".join(bundle.left_out) or "nothing"),
     ]
+    if uploaded is not None:
+        rows.append((f"upload {uploaded.upload}", f"s3://{uploaded.s3_bucket}/{uploaded.s3_key}"))
     for name, fact in rows:
         console().print(f"{name:<14} {escape(str(fact))}", soft_wrap=True)
-    heaviest = [(weight.name, _size(weight.size)) for weight in bundle.weights[:_HEAVIEST]]
-    print_table(("heaviest", "unzipped"), heaviest)
+    print_table(("heaviest", "of", "unzipped", "in the zip", "share"), _heaviest(bundle))
     for name in bundle.uncompiled:
         console().print(f"[yellow]not compiled:[/] {escape(name)} is no valid Python for the target", soft_wrap=True)
+    for warning in bundle.warnings:
+        console().print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
+
+
+def _heaviest(bundle: Bundle) -> Iterator[tuple[str, ...]]:
+    for weight in bundle.weights[:_HEAVIEST]:
+        origin = ", ".join(weight.distributions) or "the project"
+        share = f"{weight.size / bundle.unzipped_bytes:.0%}"
+        yield weight.name, origin, _size(weight.size), _size(weight.zipped), share
 
 
 def verification_json(report: VerifyReport) -> Any:
@@ -119,14 +133,14 @@ def _written(logs: str, error: object, *, debug: bool) -> Iterator[str]:
 
 
 def _own_lines(logs: str, error: object) -> Iterator[str]:
-    """The logger's lines in short, and what was printed: neither the records' outcomes, nor tracebacks, nor what AWS's
-    runtime client says of ``error``.
+    """The logger's lines in short, and what was printed: neither the records' outcomes, nor tracebacks, nor metrics,
+    nor what AWS's runtime client says of ``error``.
     """
     in_traceback = False
     for line in log_lines(logs):
         text = str(line["message"])
         in_traceback = text == _TRACEBACK or (in_traceback and text[:1].isspace())
-        if in_traceback or is_settled(line) or "LAMBDA_WARNING" in text:
+        if in_traceback or is_settled(line) or "LAMBDA_WARNING" in text or text.startswith(_METRICS):
             continue
         if error is None or text != f"[ERROR] {_error(error)}":
             yield f"{line['level']} {text}" if "level" in line else text

@@ -18,7 +18,7 @@ from bundling.outcomes import RecordOutcome
 from bundling.runtime_api import Answer, InitError, Invocation, RuntimeProcess, error_payload
 from bundling.stamp import Stamp
 from bundling.target import Target
-from bundling.uv import find_uv
+from bundling.uv import Tell, find_uv, untold
 from towpath.limits import LAMBDA_RESPONSE_BYTES
 
 REGION: Final = "us-east-1"
@@ -29,12 +29,14 @@ _RUNTIME_CLIENT: Final = "awslambdaric>=3"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """How the function runs. ``packages`` are installed beside the runtime client: Lambda's own Python runtimes have
-    boto3 there (``LAMBDA_HAS``). ``timeout_seconds`` holds for each start and for each event.
+    boto3 there (``LAMBDA_HAS``). ``timeout_seconds`` holds for each start and for each event. ``tell`` is told what
+    is prepared.
     """
 
     timeout_seconds: float = 30
     memory_mb: int = 256
     packages: tuple[str, ...] = ()
+    tell: Tell = untold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +158,7 @@ def make_sandbox(folder: Path, stamp: Stamp, environment: Mapping[str, str], con
 
 def _make_python(folder: Path, target: Target, conditions: Conditions) -> Path:
     """A virtual environment with AWS's runtime client alone, and the packages of the conditions."""
-    uv = find_uv(folder)
+    uv = find_uv(folder, conditions.tell)
     repair = f"get one with 'uv python install {target.python}'"
     interpreter = find_interpreter(uv, target, repair)
     python = folder / "python"

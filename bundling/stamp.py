@@ -19,12 +19,13 @@ FILE_NAME: Final = "towpath-bundle.json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
     """What a bundle was built for. ``name`` is the subscription, or the topology for a bundle of all its
-    subscriptions; ``entry_point`` is what Lambda calls.
+    subscriptions; ``entry_point`` is what Lambda calls, ``handlers`` (``app.work:process``) what that calls.
     """
 
     bundle_version: Literal[1] = 1
     name: str
     entry_point: str
+    handlers: tuple[str, ...] = ()
     target: Target
 
     @property

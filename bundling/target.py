@@ -14,6 +14,9 @@ Architecture: TypeAlias = Literal["arm64", "x86_64"]
 System: TypeAlias = Literal["linux", "darwin"]
 
 LAMBDA_PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")  # AWS: "Lambda runtimes", as far as Towpath runs on them
+# Lambda's Python 3.12 and newer run on Amazon Linux 2023, 3.11 on Amazon Linux 2: their C libraries are glibc 2.34 and
+# 2.26 (release notes of both), their C++ libraries those of GCC 11 and 7 (GCC manual, "ABI Policy and Guidelines").
+_ON_AMAZON_LINUX_2: Final = ("3.11",)
 _MACHINES: Final[dict[str, Architecture]] = {
     "aarch64": "arm64",
     "arm64": "arm64",
@@ -21,6 +24,14 @@ _MACHINES: Final[dict[str, Architecture]] = {
     "x86_64": "x86_64",
 }
 _CPUS: Final[dict[Architecture, str]] = {"arm64": "aarch64", "x86_64": "x86_64"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemLibraries:
+    """The newest symbol versions of the C and C++ libraries that a runtime has: (2, 34) is ``GLIBC_2.34``."""
+
+    glibc: tuple[int, ...]
+    libstdcxx: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +55,20 @@ class Target:
 
     @property
     def platform(self) -> str:
-        """uv's name of the platform. Lambda's Python 3.12 and newer run on Amazon Linux 2023 (glibc 2.34), 3.11 runs
-        on Amazon Linux 2 (2.26).
-        """
+        """uv's name of the platform: the newest that it knows and the runtime's C library can load."""
         if self.system == "darwin":
             return f"{_CPUS[self.architecture]}-apple-darwin"
-        glibc = "2_17" if self.python == "3.11" else "2_34"
+        glibc = "2_17" if self.python in _ON_AMAZON_LINUX_2 else "2_34"
         return f"{self.cpu}-manylinux_{glibc}"
+
+
+def system_libraries(target: Target) -> SystemLibraries | None:
+    """What Lambda's runtime for the target has; None for a target that is no runtime of Lambda's."""
+    if target.system != "linux":
+        return None
+    if target.python in _ON_AMAZON_LINUX_2:
+        return SystemLibraries(glibc=(2, 26), libstdcxx=(3, 4, 24))
+    return SystemLibraries(glibc=(2, 34), libstdcxx=(3, 4, 29))
 
 
 def host_target() -> Target:

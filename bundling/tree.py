@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import stat
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions
@@ -32,6 +32,8 @@ _PARTS: Final = {
 }
 # Powertools' API documentation pages, over a sixth of a small bundle. A queue's function serves no pages.
 _SWAGGER_UI: Final = PurePosixPath("aws_lambda_powertools/event_handler/openapi/swagger_ui")
+_NOTHING: Final[Mapping[str, int]] = {}
+_NO_OWNERS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +53,25 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """How much of the bundle one top-level name makes up, in unzipped bytes."""
+    """How much of the bundle one top-level name makes up, in bytes: unzipped, and in the zip. ``distributions`` are
+    those that it comes from (``xxhash 4.1.0``); none for a file of the project's own.
+    """
 
     name: str
     size: int
+    zipped: int
+    distributions: tuple[str, ...] = ()
+
+
+def owners(tree: Path) -> dict[str, str]:
+    """The distribution (``six 1.17.0``) of each file that one installed, by the file's name; the notes that say so are
+    pruned.
+    """
+    return {
+        file.as_posix(): f"{distribution.name} {distribution.version}"
+        for distribution in distributions(path=[str(tree)])
+        for file in distribution.files or []
+    }
 
 
 def prune(tree: Path, boto3: Boto3, direct: frozenset[str]) -> tuple[str, ...]:
@@ -123,13 +140,23 @@ def tree_hash(files: Iterable[Entry]) -> str:
     return digest.hexdigest()
 
 
-def weigh(files: Iterable[Entry]) -> tuple[Weight, ...]:
-    """The top-level packages and modules, heaviest first; a distribution's metadata counts as itself."""
-    sizes: Counter[str] = Counter()
+def weigh(
+    files: Iterable[Entry], zipped: Mapping[str, int] = _NOTHING, owned: Mapping[str, str] = _NO_OWNERS
+) -> tuple[Weight, ...]:
+    """The top-level packages and modules, heaviest first; a distribution's metadata counts as itself. ``zipped`` are
+    the sizes in the zip, ``owned`` the distributions, by the file's name.
+    """
+    sizes, in_zip, found = Counter[str](), Counter[str](), defaultdict[str, set[str]](set)
     for entry in files:
         top, _, rest = entry.name.partition("/")
-        sizes[f"{rest.partition('.')[0]}.py" if top == "__pycache__" else top] += entry.size
-    return tuple(Weight(name=name, size=size) for name, size in sizes.most_common())
+        name = f"{rest.partition('.')[0]}.py" if top == "__pycache__" else top
+        sizes[name] += entry.size
+        in_zip[name] += zipped.get(entry.name, 0)
+        found[name] |= {owned[entry.name]} if entry.name in owned else set()
+    return tuple(
+        Weight(name=name, size=size, zipped=in_zip[name], distributions=tuple(sorted(found[name])))
+        for name, size in sizes.most_common()
+    )
 
 
 def _required(distribution: Distribution) -> frozenset[str]:

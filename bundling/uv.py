@@ -6,21 +6,33 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from bundling.errors import UvFailed
+
+Tell: TypeAlias = Callable[[str], None]
+
+
+def untold(step: str) -> None:
+    """Tell nobody what is done now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uv:
-    """uv, run in ``folder``, so that the project's own uv settings (indexes, sources) count."""
+    """uv, run in ``folder``, so that the project's own uv settings (indexes, sources) count. ``tell`` is told what is
+    begun, in words such as ``install the dependencies of /my/project``.
+    """
 
     executable: str
     folder: Path
+    tell: Tell = untold
 
     def run(self, *arguments: str | Path, purpose: str, text: str = "") -> str:
         """uv's standard output, ``text`` being its input. Raises ``UvFailed`` with the purpose and uv's own words."""
+        self.tell(purpose)
         environment = {**os.environ, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
         environment.pop("VIRTUAL_ENV", None)
         result = subprocess.run(  # noqa: S603 - uv with arguments of our own
@@ -37,7 +49,7 @@ class Uv:
         return result.stdout
 
 
-def find_uv(folder: Path) -> Uv:
+def find_uv(folder: Path, tell: Tell = untold) -> Uv:
     """The uv of this Python environment, or the one on the PATH. Raises ``UvFailed`` when there is none."""
     try:
         from uv import find_uv_bin
@@ -47,7 +59,7 @@ def find_uv(folder: Path) -> Uv:
         executable = shutil.which("uv")
     if executable is None:
         raise UvFailed("uv, which resolves the dependencies, is not installed", "pip install 'towpath[bundling]'")
-    return Uv(executable=executable, folder=folder)
+    return Uv(executable=executable, folder=folder, tell=tell)
 
 
 def this_python() -> list[str]:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from bundling.archive import unpack
-from bundling.binaries import foreign_binaries
-from bundling.errors import ForeignBinaries, UnusableEvent
+from bundling.contents import problems
+from bundling.errors import UnusableEvent, raise_all
 from bundling.loopback_sqs import LoopbackSqs, loopback_sqs
 from bundling.outcomes import record_outcomes
-from bundling.project import require_module
 from bundling.sandbox import Conditions, Invoked, Sandbox, Started, make_sandbox
 from bundling.stamp import Stamp, read_stamp
 from bundling.target import Target, host_target
@@ -83,15 +82,13 @@ def verify(
 
     ``environment`` is added to what Lambda sets. The function sees nothing of this process's environment and home
     folder, so it has no credentials but those given, and made-up ones for a stand-in for SQS. Raises ``NotABundle``,
-    ``InvalidStamp``, ``ForeignBinaries``, ``UnusableProject`` (no entry point), ``InterpreterMissing`` or ``UvFailed``.
+    ``InvalidStamp``, what ``problems`` finds (``BundleProblems`` for several), ``InterpreterMissing`` or ``UvFailed``.
     """
     stamp, host = read_stamp(path), host_target()
     with tempfile.TemporaryDirectory(prefix="towpath-verify-") as folder:
         tree = Path(folder) / "task"
         unpack(path, tree)
-        if findings := foreign_binaries(entries(tree), stamp.target):
-            raise ForeignBinaries(str(stamp.target), findings)
-        require_module(tree, stamp.entry_module, "bundle it again")
+        raise_all(problems(tree, entries(tree), stamp))
         if stamp.target != host:
             return VerifyReport(stamp=stamp, host=host, run=None)
         with ExitStack() as running:

@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import assert_never
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 
-from aws_transport.settlement import SqsSettler
+from lambda_runtime import settles
+from lambda_runtime.equipment import Equipment
+from lambda_runtime.figures import ending
+from lambda_runtime.guard import Guard, report
 from lambda_runtime.invocation import Invocation
 from lambda_runtime.records import Lane, Slot
-from lambda_runtime.threads import EventLoops, Threads
-from towpath.context import Progress
-from towpath.dispatch import Control, Dispatcher
-from towpath.settlement import (
-    CancelAcknowledgement,
-    Completion,
-    DeadLettering,
-    Decision,
-    Discard,
-    Failed,
-    Forfeit,
-    LeaseLost,
-    Release,
-    Retrial,
-    Settled,
-    SettleResult,
-    log_settled,
-)
-
-_DONE = frozenset({"completed", "discarded", "dead"})  # Lambda deletes these; all else it must leave in the queue
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
-    """What every invocation works with."""
-
-    dispatcher: Dispatcher
-    settler: SqsSettler
-    threads: Threads
-    loops: EventLoops
-    log: logging.Logger
+from lambda_runtime.roster import Roster, Running
+from towpath.context import AbortSignal, Progress
+from towpath.dispatch import Control
+from towpath.settlement import Completion, Decision, log_settled
 
 
 class Batch:
@@ -51,120 +26,80 @@ class Batch:
     A record counts as done only when it is settled so; every other is reported to Lambda as failed, whatever happened.
     """
 
-    def __init__(self, equipment: Equipment, invocation: Invocation, lanes: Iterable[Lane]) -> None:
-        self._dispatcher = equipment.dispatcher
-        self._settler = equipment.settler
-        self._threads = equipment.threads
-        self._log = equipment.log
-        self._invocation = invocation
+    def __init__(self, equipment: Equipment, invocation: Invocation, lanes: Sequence[Lane]) -> None:
+        self._equipment = equipment
         self._waiting = deque(lanes)
-        self._done: set[int] = set()
-        self._control = Control(
-            abort=invocation.abort, beat=_go_on, deadline=invocation.deadline, run_async=equipment.loops.run
-        )
+        self._roster = Roster([slot for lane in lanes for slot in lane])
+        self._invocation = invocation
+        abort = AbortSignal()
+        self._guard = Guard(equipment, invocation, self._roster, abort)
+        self._control = Control(abort=abort, beat=_go_on, deadline=invocation.deadline, run_async=equipment.loops.run)
+        self._limit = equipment.dispatcher.policy.max_processing_seconds
+        self._log = equipment.log
+        self._shows_all = self._log.isEnabledFor(logging.DEBUG)
 
     def run(self) -> set[int]:
         """Run all lanes to their ends; answer the positions of the records that are done."""
-        self._threads.share(self._waiting, self._run_lane)
-        return self._done
+        watch = self._equipment.watch if self._guard.is_needed else None
+        if watch is not None:
+            watch.begin(self._guard)
+        try:
+            self._equipment.threads.share(self._waiting, self._run_lane)
+        finally:
+            if watch is not None:
+                watch.end(self._guard)
+        self._guard.finish()
+        report(self._equipment, self._invocation, self._roster)
+        return self._roster.done
 
     def _run_lane(self, lane: Lane) -> None:
         for i, slot in enumerate(lane):
-            if not self._invocation.may_start():
-                self._give_back([*lane[i:], *self._never_started()], "there is no time left to start them")
+            now = self._equipment.seconds()
+            if now >= self._invocation.guard_at:
+                self._guard.close()
                 return
-            if not self._handle(slot):
-                self._give_back(lane[i + 1 :], "one before them in their group is not done")
+            if not self._handle(slot, now):
+                rest = self._roster.take_back(lane[i + 1 :])
+                self._guard.release(rest, "one before them in their group is not done")
                 return
 
-    def _handle(self, slot: Slot) -> bool:
+    def _handle(self, slot: Slot, started: float) -> bool:
         """Handle one delivery and settle it; answer whether it is done.
 
         Whatever else is raised, which is a defect, stops here: passed on it would fail the whole invocation, and Lambda
         would run every record again that is done.
         """
-        started = time.perf_counter()
+        control = self._control if self._limit is None else self._limited(self._limit)
+        if not self._roster.start(Running(slot=slot, since=started, abort=control.abort)):
+            return False
         answers: list[bool] = []
 
         def settle(decision: Decision) -> None:
-            result = self._settled(decision)
-            answers.append(isinstance(result, Settled) and result.state in _DONE)
-            if not isinstance(decision, Completion) or self._log.isEnabledFor(logging.DEBUG):
-                log_settled(self._log, decision, result, 1000 * (time.perf_counter() - started))
+            result = settles.settled(decision, self._equipment.settler)
+            answers.append(settles.is_done(result))
+            milliseconds = 1000 * (self._equipment.seconds() - started)
+            self._roster.endings.append(ending(decision, result))
+            self._roster.durations_ms.append(milliseconds)
+            if self._shows_all or type(decision) is not Completion:
+                log_settled(self._log, decision, result, milliseconds)
 
         try:
-            self._dispatcher.dispatch(slot.delivery, self._control, settle)
+            self._equipment.dispatcher.dispatch(slot.delivery, control, settle)
         except KeyboardInterrupt:  # a person at a keyboard, never Lambda
             raise
         except BaseException as error:  # noqa: BLE001 - one record must never take its neighbours with it
             extra = {"subscription": slot.delivery.subscription, "delivery_id": slot.delivery.id}
             self._log.error("the delivery comes again: %s: %s", type(error).__name__, error, extra=extra)
-        if answers == [True]:
-            self._done.add(slot.position)
-            return True
-        return False
+        is_done = answers == [True]
+        if self._roster.end(slot, is_done=is_done) and is_done:
+            self._guard.delete([slot])
+        return is_done
 
-    def _settled(self, decision: Decision) -> SettleResult:
-        """What came of settling. Whatever breaks there has failed, so that it is logged beside the handler's own error,
-        and does not hide that.
-        """
-        try:
-            return settle_on_lambda(decision, self._settler)
-        except Exception as error:  # noqa: BLE001 - a client that cannot be made raises what it likes
-            return _broken(error)
-
-    def _never_started(self) -> list[Slot]:
-        slots: list[Slot] = []
-        while self._waiting:
-            try:
-                slots.extend(self._waiting.popleft())
-            except IndexError:  # another thread was quicker
-                break
-        return slots
-
-    def _give_back(self, slots: Sequence[Slot], reason: str) -> None:
-        """Make deliveries that were not started visible at once. Where that fails they are reported all the same, and
-        come again when their visibility time-out ends.
-        """
-        if not slots:
-            return
-        results = self._released(slots)
-        extra = {
-            "subscription": self._dispatcher.policy.subscription,
-            "delivery_ids": [slot.delivery.id for slot in slots],
-            "errors": sorted({result.error for result in results if isinstance(result, Failed)}),
-        }
-        self._log.warning("deliveries go back unstarted: %s", reason, extra=extra)
-
-    def _released(self, slots: Sequence[Slot]) -> list[SettleResult]:
-        """What came of releasing. Whatever breaks there has failed: passed on it would fail the whole invocation."""
-        try:
-            return self._settler.release([Release(delivery=slot.delivery) for slot in slots])
-        except Exception as error:  # noqa: BLE001 - a client that cannot be made raises what it likes
-            return [_broken(error)] * len(slots)
-
-
-def settle_on_lambda(decision: Decision, settler: SqsSettler) -> SettleResult:
-    """Make ``decision`` true as far as Lambda does not: Lambda itself deletes each record not reported as failed."""
-    match decision:
-        case Completion():
-            return Settled(state="completed")
-        case Discard():
-            return Settled(state="discarded")
-        case Retrial():
-            return settler.retry([decision])[0]
-        case DeadLettering():
-            return settler.copy_to_dead_letter_queue([decision])[0]
-        case Release():
-            return settler.release([decision])[0]
-        case Forfeit() | CancelAcknowledgement():  # nothing on SQS asks for the latter
-            return LeaseLost()
-        case _:
-            assert_never(decision)
-
-
-def _broken(error: Exception) -> Failed:
-    return Failed(error=f"{type(error).__name__}: {error}")
+    def _limited(self, limit: float) -> Control:
+        """Of a handler that is aborted on its own after ``limit`` seconds."""
+        ends = self._equipment.dispatcher.clock() + timedelta(seconds=limit)
+        deadline = ends if self._control.deadline is None else min(ends, self._control.deadline)
+        return replace(self._control, abort=AbortSignal(), deadline=deadline)
 
 
 def _go_on(progress: Progress) -> bool:  # noqa: ARG001 - the port names it

@@ -33,10 +33,11 @@ class SqsProcessor(BasePartialBatchProcessor):
         reported: set[str] = set()
         entries: list[tuple[Any, ...]] = []
         for position, record in enumerate(self.records):
-            found = record_id(record)
             if position in done:
                 entries.append(self.success_handler(record, None))
-            elif found is not None and found not in reported:
+                continue
+            found = record_id(record)
+            if found is not None and found not in reported:
                 reported.add(found)
                 failure = NotDone(found)
                 entries.append(self.failure_handler(SQSRecord(record), (NotDone, failure, failure.__traceback__)))

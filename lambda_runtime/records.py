@@ -41,7 +41,8 @@ def records_of(event: Any) -> list[Any]:
 
 def record_id(record: Any) -> str | None:
     """The id by which Lambda knows the record, or ``None`` for what is no SQS record."""
-    found = record.get("messageId") if isinstance(record, Mapping) else None
+    is_mapping = type(record) is dict or isinstance(record, Mapping)  # to ask for a type is quicker than for an ABC
+    found = record.get("messageId") if is_mapping else None
     return found if isinstance(found, str) and found else None
 
 
@@ -54,14 +55,15 @@ def read_delivery(record: Any, policy: SubscriptionPolicy, received_at: datetime
         system = record["attributes"]
         attempt = int(system["ApproximateReceiveCount"])
         body, handle, group_id = record["body"], record["receiptHandle"], system.get("MessageGroupId")
-        carried = {name: _attribute(found) for name, found in (record.get("messageAttributes") or {}).items()}
+        given = record.get("messageAttributes")
+        carried = {name: _attribute(found) for name, found in given.items()} if given else {}
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
     if not (isinstance(body, str) and isinstance(handle, str) and isinstance(group_id, str | None)):
         return None
     if not handle or attempt < 1:
         return None
-    replay = replay_count(carried)
+    replay = replay_count(carried) if carried else 0
     return SqsDelivery(
         id=message_id,
         subscription=policy.subscription,
@@ -70,7 +72,7 @@ def read_delivery(record: Any, policy: SubscriptionPolicy, received_at: datetime
         is_replay=replay > 0,
         message_id=message_id,
         body=body,
-        attributes=readable_attributes(carried),
+        attributes=readable_attributes(carried) if carried else {},
         lease_token=handle,
         received_at=received_at,
         group_id=group_id,

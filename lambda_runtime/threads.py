@@ -4,56 +4,160 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 _ItemT = TypeVar("_ItemT")
 
+_QUICK_SECONDS: Final = 0.005  # what one thread may take for all work, so that it begins the next alone
+_PROMPT_SECONDS: Final = 0.01  # between two looks at threads that began alone
+_IDLE_LOOKS: Final = 100  # after which nobody looks until the next one begins alone
+
 
 class Threads:
-    """At most ``limit`` threads, the calling one among them. They are kept for the next call."""
+    """At most ``limit`` threads, the calling one among them. They are kept for the next call.
+
+    To wake a thread takes as long as some quick deliveries. So after work that one thread did in no time the calling
+    thread begins the next alone, and gets company when that turns out to take longer: after ten to twenty milliseconds.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pool: ThreadPoolExecutor | None = None
+        self._prompter = _Prompter()
+        self._was_quick = False
 
     def share(self, waiting: deque[_ItemT], work: Callable[[_ItemT], None]) -> None:
         """Take items off ``waiting`` and do ``work`` on each, until none is left and all work has ended.
 
-        A thread that has taken its first item calls one more while items wait. So quick work is done by the calling
-        thread before another has woken up, and slow work has all threads within a moment. What ``work`` raises, and
-        it should raise nothing, ends its thread's part and is raised here at the end.
+        A thread that has taken its first item calls one more while items wait, so that slow work has all threads within
+        a moment. What ``work`` raises, and it should raise nothing, ends its thread's part and is raised here at the
+        end.
         """
-        called: list[Future[None]] = []
-
-        def take_part() -> None:
-            first = True
-            while waiting:
-                try:
-                    item = waiting.popleft()
-                except IndexError:  # another thread was quicker
-                    return
-                if first and waiting and len(called) < self._limit - 1:
-                    called.append(self._executor().submit(take_part))
-                first = False
-                work(item)
-
+        started = time.perf_counter()
+        part = _Part(waiting, work, self._submit, self._limit - 1)
         try:
-            take_part()
+            if self._was_quick and self._limit > 1:
+                self._take_alone(part)
+            else:
+                part.take()
         finally:
-            for future in called:  # grows while threads call each other; each has called before it ends
+            called = part.end()
+            for future in called:
                 future.cancel() or future.exception()
+        self._was_quick = not called and time.perf_counter() - started < _QUICK_SECONDS
         for future in called:
             if not future.cancelled():
                 future.result()
 
-    def _executor(self) -> ThreadPoolExecutor:
+    def _take_alone(self, part: _Part[Any]) -> None:
+        self._prompter.begin(part)
+        try:
+            part.take_alone()
+        finally:
+            self._prompter.end(part)
+
+    def _submit(self, take: Callable[[], None]) -> Future[None]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._limit - 1, thread_name_prefix="towpath")
-        return self._pool
+        return self._pool.submit(take)
+
+
+class _Part(Generic[_ItemT]):
+    """The work of one call, to which up to ``most`` more threads may be called."""
+
+    def __init__(
+        self,
+        waiting: deque[_ItemT],
+        work: Callable[[_ItemT], None],
+        submit: Callable[[Callable[[], None]], Future[None]],
+        most: int,
+    ) -> None:
+        self._waiting = waiting
+        self._work = work
+        self._submit = submit
+        self._most = most
+        self._called: list[Future[None]] = []
+        self._is_over = False
+        self._lock = threading.Lock()
+
+    def take(self) -> None:
+        """Take items until none is left; the first brings company."""
+        is_first = True
+        while self._waiting:
+            try:
+                item = self._waiting.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            if is_first:
+                self.call_one()
+            is_first = False
+            self._work(item)
+
+    def take_alone(self) -> None:
+        """Take items until none is left, without calling anybody."""
+        while self._waiting:
+            try:
+                item = self._waiting.popleft()
+            except IndexError:  # somebody was called after all, and was quicker
+                return
+            self._work(item)
+
+    def call_one(self) -> None:
+        """Have one more thread take part, if there is anything left for it."""
+        with self._lock:
+            if self._waiting and not self._is_over and len(self._called) < self._most:
+                self._called.append(self._submit(self.take))
+
+    def end(self) -> list[Future[None]]:
+        """Call nobody any more; those who were called."""
+        with self._lock:
+            self._is_over = True
+            return self._called
+
+
+class _Prompter:
+    """Gets company for threads that began alone and are at it for long. It looks by itself, so that nobody wakes it."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Part[Any]] = []
+        self._begun = 0
+        self._is_looking = False
+        self._lock = threading.Lock()
+
+    def begin(self, part: _Part[Any]) -> None:
+        """Look after ``part`` from now on."""
+        with self._lock:
+            self._parts.append(part)
+            self._begun += 1
+            if not self._is_looking:
+                self._is_looking = True
+                threading.Thread(target=self._look, name="towpath-prompter", daemon=True).start()
+
+    def end(self, part: _Part[Any]) -> None:
+        """Look after ``part`` no more."""
+        with self._lock:
+            self._parts.remove(part)
+
+    def _look(self) -> None:
+        before: list[_Part[Any]] = []
+        begun, idle = 0, 0
+        while True:
+            time.sleep(_PROMPT_SECONDS)
+            with self._lock:
+                late = [part for part in self._parts if part in before]
+                before = list(self._parts)
+                idle = 0 if self._begun != begun else idle + 1
+                begun = self._begun
+                if idle >= _IDLE_LOOKS and not before:
+                    self._is_looking = False
+                    return
+            for part in late:
+                part.call_one()
 
 
 class EventLoops:

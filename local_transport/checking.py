@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from local_transport.applied import AppliedTopic, AppliedTopology
-from towpath.envelope import Prepared, Sources, prepare
+from towpath.envelope import EnvelopeMaker, Prepared, Sources
 from towpath.errors import did_you_mean
-from towpath.message import NewMessage, PublishError, PublishResult, new_message_id
+from towpath.message import NewMessage, PublishError, PublishResult, new_message_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,9 @@ def ids_of(messages: Sequence[NewMessage], sources: Sources) -> list[str]:
 
     They are made once for a call, so that it has the same ids however often it is checked, written or refused.
     """
-    return [new_message_id(sources.clock(), sources.random_bytes) if m.id is None else m.id for m in messages]
+    missing = sum(new.id is None for new in messages)
+    made = iter(new_message_ids(missing, sources.clock(), sources.random_bytes))
+    return [next(made) if new.id is None else new.id for new in messages]
 
 
 def check(
@@ -56,10 +58,11 @@ def check(
     """Check every message of a call, each under its id in ``ids``; a rejected one keeps no id that was made for it."""
     target = applied.topics.get(topic)
     fault = _topic_fault(topic, target, applied)
+    maker = None if target is None else EnvelopeMaker(topic, target.policy.max_payload_bytes, sources.clock())
     drafts: list[Draft] = []
     rejected: dict[int, PublishResult] = {}
     for position, (new, message_id) in enumerate(zip(messages, ids, strict=True)):
-        found = fault if target is None or fault is not None else _prepared(topic, new, target, sources, message_id)
+        found = fault if maker is None or fault is not None else _prepared(maker, new, message_id)
         if isinstance(found, Prepared):
             drafts.append(Draft(position=position, prepared=found, new=new))
         elif found is not None:
@@ -104,10 +107,8 @@ def _topic_fault(topic: str, target: AppliedTopic | None, applied: AppliedTopolo
     return None
 
 
-def _prepared(
-    topic: str, new: NewMessage, target: AppliedTopic, sources: Sources, message_id: str
-) -> Prepared | PublishError:
-    found = prepare(topic, new, target.policy.max_payload_bytes, sources, message_id)
+def _prepared(maker: EnvelopeMaker, new: NewMessage, message_id: str) -> Prepared | PublishError:
+    found = maker.prepare(new, message_id)
     if isinstance(found, Prepared) and new.deduplication_key is not None and "\0" in new.deduplication_key:
         problem = "deduplication_key holds the character NUL, which not every database can keep"
         return PublishError(code="InvalidDeduplication", message=problem)

@@ -15,7 +15,7 @@ from local_transport.details import ended_by_lease
 from local_transport.dialects.columns import LIMIT, Moment, moment
 from local_transport.dialects.port import Change
 from local_transport.front import Walk, front_for
-from local_transport.leasing import SUBSCRIPTION, Claimed, Leasing, claimable, with_message
+from local_transport.leasing import MAX_CLAIM, SUBSCRIPTION, Claimed, Leasing, claimable, first_due, with_message
 from local_transport.tables import delivery
 from towpath.backoff import Random
 
@@ -41,6 +41,7 @@ class Claims:
         self._leasing = Leasing(applied, random)
         self.front: Final = front_for(database.dialect, monotonic)
         self._plan = database.dialect.plan(self._claiming())
+        self._found_enough = False
         self._look = database.dialect.statement(sa.select(due_deliveries(sa.literal_column("1")).limit(1).exists()))
 
     def claim(self, limit: int) -> Claimed:
@@ -60,11 +61,13 @@ class Claims:
 
     def _claim(self, limit: int, walk: Walk) -> Claimed:
         parameters = self._leasing.parameters(limit) | {"front": walk.start}
-        if self._database.dialect.looks_before_it_locks and not self._anything_due(parameters):
+        looks = self._database.dialect.looks_before_it_locks and not self._found_enough
+        if looks and not self._anything_due(parameters):
             return Claimed()
         with self._database.changing() as connection:
             rows = self._plan.run(connection, parameters)
-        self.front.walked(walk, min((row.was_due_at for row in rows if row.was_due_at is not None), default=None))
+        self._found_enough = len(rows) >= min(limit, MAX_CLAIM)  # then there may well be more
+        self.front.walked(walk, first_due(rows))
         return self._leasing.claimed(rows)
 
     def _anything_due(self, parameters: Mapping[str, Any]) -> bool:
@@ -90,7 +93,10 @@ class Claims:
             return found.order_by(leased.c.message_ordinal)
 
         return Change(
-            change=self._leasing.lease(locked), then=[lambda leased: ended_by_lease(dialect, leased)], read=read
+            change=self._leasing.lease(locked),
+            keyed=self._leasing.keyed(sa.select(locked.c.message_ordinal)),
+            then=[lambda leased: ended_by_lease(dialect, leased)],
+            read=read,
         )
 
 

@@ -46,7 +46,7 @@ def fan_out(
     deliveries: list[NewDelivery] = []
     reached: dict[int, list[int]] = {}
     for draft in sorted(accepted, key=lambda draft: draft.position):
-        wanting = [s for s in subscriptions if _wants(s, draft)]
+        wanting = [s for s in subscriptions if wants(s, draft)]
         reached[draft.position] = [s.id for s in wanting]
         deliveries += [_delivery(draft, ordinals[draft.id], s) for s in wanting]
     return deliveries, reached
@@ -58,10 +58,11 @@ def ordered_lanes(subscriptions: Sequence[AppliedSubscription], drafts: Iterable
     if not ordered:
         return set()
     keyed = [draft for draft in drafts if draft.prepared.message.partition_key is not None]
-    return {(s.id, lane_of(_key(draft) or "")) for draft in keyed for s in ordered if _wants(s, draft)}
+    return {(s.id, lane_of(_key(draft) or "")) for draft in keyed for s in ordered if wants(s, draft)}
 
 
-def _wants(subscription: AppliedSubscription, draft: Draft) -> bool:
+def wants(subscription: AppliedSubscription, draft: Draft) -> bool:
+    """Whether the subscription gets the message, by its filter."""
     return subscription.filter is None or subscription.filter.matches(draft.prepared.message.attributes)
 
 

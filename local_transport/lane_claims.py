@@ -19,7 +19,7 @@ from local_transport.dialects.columns import LIMIT, Among, Later, Moment, Now, m
 from local_transport.dialects.port import Change, Choice, Rows
 from local_transport.front import Front, Walk, front_for
 from local_transport.lanes import Emptied, LaneMode, Lanes, TouchedLanes, is_touched, next_due
-from local_transport.leasing import SUBSCRIPTION, Claimed, Leasing, claimable, with_message
+from local_transport.leasing import SUBSCRIPTION, Claimed, Leasing, claimable, first_due, with_message
 from local_transport.tables import lane
 from towpath.backoff import Random
 
@@ -127,7 +127,7 @@ class LaneClaims:
         if self._database.dialect.looks_before_it_locks and not self._anything_to_do(parameters):
             return _NOTHING
         rows, freed = self._lanes.change(self._plan, parameters, self._emptied)
-        self._front.walked(walk, min((row.was_due_at for row in rows if row.was_due_at is not None), default=None))
+        self._front.walked(walk, first_due(rows))
         return _Found(
             emptied=len(self._emptied(rows).lanes),
             claimed=self._leasing.claimed([row for row in rows if row.state is not None]),
@@ -152,9 +152,10 @@ class LaneClaims:
         return sa.select(locked.c.subscription_id, locked.c.lane, locked.c.due_at, ordinal)
 
     def _leasing_of(self, chosen: FromClause) -> Change:
-        dialect = self._database.dialect
+        dialect, ordinal = self._database.dialect, chosen.c.message_ordinal
         return Change(
             change=self._leasing.lease(chosen),
+            keyed=self._leasing.keyed(sa.select(ordinal).where(ordinal.is_not(None))),
             then=[lambda leased: ended_by_lease(dialect, leased), lambda leased: self._moved(chosen, leased)],
             read=lambda leased: _rows(chosen, leased),
         )

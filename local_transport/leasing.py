@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Row
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.selectable import FromClause
 
 from local_transport.applied import AppliedSubscription
 from local_transport.dialects.columns import Among, Later, Moment, Now
+from local_transport.dialects.port import Keyed
 from local_transport.tables import delivery, delivery_detail, message, subscription, topic
 from towpath.backoff import Random
 from towpath.settlement import Delivery, SubscriptionPolicy
@@ -108,6 +109,18 @@ class Leasing:
         A delivery past its expiry, or cancelled, is leased without an attempt, whatever attempts it had: whoever
         claimed it ends it. One whose attempts are used up becomes dead here.
         """
+        mine = Among(delivery.c.message_ordinal, sa.select(chosen.c.message_ordinal).scalar_subquery())
+        leased = self._lease(sa.and_(mine, delivery.c.subscription_id == SUBSCRIPTION))
+        now_expired = delivery.c.expires_at <= Now()
+        expired = sa.case((now_expired, sa.true()), else_=sa.false()).label("expired")
+        return leased.returning(*(delivery.c[name] for name in _RETURNED), expired)
+
+    def keyed(self, ordinals: sa.Select[Any]) -> Keyed:
+        """The same in steps."""
+        own = delivery.c.subscription_id == SUBSCRIPTION
+        return Keyed(find=ordinals, key=delivery.c.message_ordinal, within=own, change=self._lease)
+
+    def _lease(self, those: sa.ColumnElement[bool]) -> sa.Update:
         held = delivery.c
         over = sa.or_(held.cancel_requested, held.expires_at <= Now())
         used_up = held.attempt >= _MAX_ATTEMPTS
@@ -122,32 +135,27 @@ class Leasing:
             "ends_at": sa.case((held.cancel_requested, ends), (over, none), (used_up, none), (last, ends), else_=none),
             "dead_since": sa.case((over, none), (used_up, Now()), else_=none),
         }
-        mine = Among(held.message_ordinal, sa.select(chosen.c.message_ordinal).scalar_subquery())
-        leased = sa.update(delivery).values(values).where(mine, held.subscription_id == SUBSCRIPTION)
-        expired = sa.case((held.expires_at <= Now(), sa.true()), else_=sa.false()).label("expired")
-        return leased.returning(*(held[name] for name in _RETURNED), expired)
+        return sa.update(delivery).values(values).where(those)
 
     def _delay(self) -> sa.ColumnElement[float]:
         """The back-off after the attempt that a claim begins, as seconds; ``BackOff`` alone knows the rule."""
         steps = {attempt - 1: sa.bindparam(f"delay_{attempt}", type_=sa.Float()) for attempt in self._delays}
         return sa.case(steps, value=delivery.c.attempt, else_=steps[max(steps)])
 
-    def claimed(self, rows: Sequence[Row[Any]]) -> Claimed:
+    def claimed(self, rows: Iterable[Sequence[Any]]) -> Claimed:
         """What the claim did, from rows that begin with the columns of ``with_message``."""
         found = Claimed()
-        policy = self._applied.policy
-        lasts = timedelta(seconds=policy.lease_seconds)
+        subscription_id, name = self._applied.id, self._applied.policy.subscription
+        lasts = timedelta(seconds=self._applied.policy.lease_seconds)
         for row in rows:
-            values: tuple[Any, ...] = row[:_WIDTH]
-            ordinal, state, attempt, token, is_replay, is_cancelled, lane, is_expired = values[:8]
-            ends_at, message_id, body, topic_name, checkpoint = values[8:]
-            own_id = delivery_id(ordinal, self._applied.id)
+            ordinal, state, attempt, token, is_replay, is_cancelled, lane, is_expired, ends_at, *of_message = row
+            message_id, body, topic_name, checkpoint = of_message[:_OF_MESSAGE]
             if state == "dead":
-                found.ended.append(own_id)
+                found.ended.append(delivery_id(ordinal, subscription_id))
                 continue
             delivery = Delivery(
-                id=own_id,
-                subscription=policy.subscription,
+                id=delivery_id(ordinal, subscription_id),
+                subscription=name,
                 topic=topic_name,
                 attempt=attempt,
                 is_replay=is_replay,
@@ -172,7 +180,12 @@ _RETURNED: Final = (
     "lane",
     "lease_expires_at",
 )
-_WIDTH: Final = 13  # columns of ``with_message``
+_OF_MESSAGE: Final = 4  # columns of ``with_message`` that are not the delivery's own
+
+
+def first_due(rows: Iterable[Sequence[Any]]) -> datetime | None:
+    """The earliest time at which rows that end with one were due; ``None`` when none of them has it."""
+    return min(filter(None, map(itemgetter(-1), rows)), default=None)
 
 
 def with_message(leased: FromClause, source: FromClause) -> tuple[FromClause, list[sa.ColumnElement[Any]]]:

@@ -17,14 +17,12 @@ from local_transport.delivering import Deliveries, LaneWriting, fan_out, ordered
 from local_transport.dialects import Dialect
 from local_transport.dialects.columns import MESSAGE_ID, Now
 from local_transport.dialects.port import Columns
+from local_transport.shortcut import BYTES, ROWS, Shortcut, way_of
 from local_transport.tables import message, unwanted
 from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources
 from towpath.errors import TransportUnavailable
 from towpath.message import NewMessage, PublishError, PublishResult
-
-_ROWS: Final = 1_000  # in one statement, and
-_BYTES: Final = 4_000_000  # of bodies, so that a call of any size needs only so much memory at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +35,7 @@ class _Written:
     @property
     def results(self) -> list[PublishResult]:
         """The results in the order of the call."""
-        return [result for _, result in sorted(self.by_position.items())]
+        return _in_order(self.by_position)
 
 
 class DatabasePublisher:
@@ -56,6 +54,7 @@ class DatabasePublisher:
         self._sources = sources
         self._wakeups = wakeups
         self._writer = _Writer(database.dialect)
+        self._shortcut = Shortcut(database)
 
     def publish(
         self, topic: str, messages: Sequence[NewMessage], connection: Connection | None = None
@@ -75,6 +74,32 @@ class DatabasePublisher:
             written = self._write(connection, checked, self._writer.deliveries.touch_lanes)
             self._wakeups.due_at_commit(connection, written.subscriptions)
             return written.results
+        return self._at_once(checked)
+
+    def _at_once(self, checked: Checked) -> list[PublishResult]:
+        """In one statement if that can be; in steps what it cannot do: ids that are taken, a topology not seen yet."""
+        way = way_of(checked)
+        if way is None:
+            return self._in_steps(checked)
+        try:
+            left = run_again(lambda: self._shortcut.publish(checked, way))
+        except TransportUnavailable as error:
+            return _unavailable(checked, error)
+        if left is None or len(left) == len(checked.drafts):
+            return self._in_steps(checked)
+        self._wakeups.due(way.subscriptions)
+        results = dict(checked.rejected)
+        for draft in checked.drafts:
+            results[draft.position] = PublishResult(
+                id=draft.id, status="accepted", subscriptions=len(way.subscriptions)
+            )
+        if left:
+            positions = [draft.position for draft in checked.drafts if draft.id in left]
+            results |= zip(positions, self._in_steps(_part(checked, positions)), strict=True)
+        return _in_order(results)
+
+    def _in_steps(self, checked: Checked) -> list[PublishResult]:
+        """In a transaction of several statements."""
         try:
             written = run_again(lambda: self._publish_once(checked))
         except TransportUnavailable as error:
@@ -104,6 +129,22 @@ class DatabasePublisher:
             return _Written(by_position=checked.rejected, subscriptions=frozenset())
         written = self._writer.write(connection, checked.target, checked.drafts, lanes)
         return replace(written, by_position={**checked.rejected, **written.by_position})
+
+
+def _in_order(by_position: Mapping[int, PublishResult]) -> list[PublishResult]:
+    return [result for _, result in sorted(by_position.items())]
+
+
+def _part(checked: Checked, positions: Sequence[int]) -> Checked:
+    """The call of only the messages at ``positions``, each of which has a draft."""
+    of = {draft.position: draft for draft in checked.drafts}
+    return replace(
+        checked,
+        messages=[checked.messages[position] for position in positions],
+        ids=[checked.ids[position] for position in positions],
+        drafts=[replace(of[position], position=i) for i, position in enumerate(positions)],
+        rejected={},
+    )
 
 
 def _unavailable(checked: Checked, error: TransportUnavailable) -> list[PublishResult]:
@@ -210,7 +251,7 @@ class _Writer:
 def _parts(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
     start = size = 0
     for i, draft in enumerate(drafts):
-        if i - start == _ROWS or (size and size + draft.prepared.size_bytes > _BYTES):
+        if i - start == ROWS or (size and size + draft.prepared.size_bytes > BYTES):
             yield drafts[start:i]
             start, size = i, 0
         size += draft.prepared.size_bytes

@@ -58,7 +58,7 @@ class Repeats:
     ) -> list[SettleResult]:
         """``results`` of a settle, with ``Settled`` instead of ``LeaseLost`` for what an earlier one has done."""
         told = list(results)
-        if not self._unsure and not any(isinstance(result, Failed) for result in results):
+        if not self._unsure and Failed not in set(map(type, results)):
             return told
         self._forget_old()
         doubtful: dict[int, Delivery] = {}

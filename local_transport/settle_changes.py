@@ -17,7 +17,7 @@ from sqlalchemy.sql.selectable import FromClause
 from local_transport.details import KEY, upsert_details
 from local_transport.dialects import Dialect
 from local_transport.dialects.columns import Among, Later, Moment, Now
-from local_transport.dialects.port import Change, Choice, Columns
+from local_transport.dialects.port import Change, Choice, Columns, Keyed
 from local_transport.endings import Ending, into_history, into_tally, known_reason, without_details
 from local_transport.lanes import follower_is_due, other_is_due
 from local_transport.tables import delivery, lane
@@ -134,16 +134,17 @@ def cancelled(rows: FromClause) -> sa.Select[Any]:
 
 def _update(rows: FromClause, values: Mapping[str, Any], returned: Returned) -> ReturningUpdate[Any]:
     """Set ``values`` in the deliveries that are held as ``rows`` say."""
+    mine = (_keyed(rows), *_same(rows), *_fence())
+    return sa.update(delivery).values(values).where(*mine).returning(*returned)
+
+
+def _same(rows: FromClause) -> tuple[sa.ColumnElement[bool], ...]:
+    """Whether a delivery and a row of the batch are of the same lease."""
     held = delivery.c
-    same = (
-        _keyed(rows),
-        held.message_ordinal == rows.c.ordinal,
-        held.lease_token == rows.c.token,
-        held.lane.is_(None)
-        if "lane" not in rows.c
-        else sa.func.coalesce(held.lane, _NO_LANE) == sa.func.coalesce(rows.c.lane, _NO_LANE),
-    )
-    return sa.update(delivery).values(values).where(*same, *_fence()).returning(*returned)
+    same = (held.message_ordinal == rows.c.ordinal, held.lease_token == rows.c.token)
+    if "lane" not in rows.c:
+        return *same, held.lane.is_(None)
+    return *same, sa.func.coalesce(held.lane, _NO_LANE) == sa.func.coalesce(rows.c.lane, _NO_LANE)
 
 
 def _columns(names: Sequence[str]) -> Returned:
@@ -172,12 +173,25 @@ def _acknowledge(_dialect: Dialect, rows: FromClause, returned: Returned) -> Cha
     acknowledged = sa.delete(delivery).where(_of(rows), *_leased(), delivery.c.cancel_requested)
     return Change(
         change=acknowledged.returning(*returned),
+        keyed=_deleted(rows, (*_leased(), delivery.c.cancel_requested)),
         then=[
             lambda gone: into_history(gone, "discarded", known_reason(gone)),
             lambda gone: into_tally(gone, "discarded"),
             without_details,
         ],
     )
+
+
+def _deleted(rows: FromClause, fence: Sequence[sa.ColumnElement[bool]]) -> Keyed:
+    """The deletion in steps: a row of the batch finds its delivery by the key."""
+    key = sa.and_(delivery.c.message_ordinal == rows.c.ordinal, delivery.c.subscription_id == _SUBSCRIPTION)
+    held = sa.select(delivery.c.message_ordinal).select_from(rows.join(delivery, key)).where(*_same(rows), *fence)
+
+    def delete(those: sa.ColumnElement[bool]) -> sa.Delete:
+        return sa.delete(delivery).where(those)
+
+    own = delivery.c.subscription_id == _SUBSCRIPTION
+    return Keyed(find=held, key=delivery.c.message_ordinal, within=own, change=delete)
 
 
 def _finish(outcome: Ending) -> Callable[[Dialect, FromClause, Returned], Change]:
@@ -190,6 +204,7 @@ def _finish(outcome: Ending) -> Callable[[Dialect, FromClause, Returned], Change
         finished = sa.delete(delivery).where(_of(rows), *_fence())
         return Change(
             change=finished.returning(*returned),
+            keyed=_deleted(rows, _fence()),
             then=[keep, lambda gone: into_tally(gone, outcome), without_details],
         )
 

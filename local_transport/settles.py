@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, Literal
 
 from local_transport import settle_changes as changes
@@ -48,6 +49,7 @@ _LARGEST: Final = 2**63 - 1
 _LARGEST_TOKEN: Final = 2**31 - 1
 _PROOF: Final = re.compile(r"([0-9]{1,19}) ([0-9]{1,10})(?:\.(-?[0-9]{1,19}))?")
 _NOTHING: Final = (-1, -1, None)
+_place: Final = itemgetter(0, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +148,16 @@ class _Settle:
             values.setdefault(proof, own)
         in_order = sorted(values, key=_place)  # so that two changes rarely cross
         if any(lane is not None for _, _, lane in in_order):
-            change, bound = self._change_laned, self._laned.bind((*proof, *values[proof]) for proof in in_order)
+            change, bound = self._change_laned, self._laned.bind([(*proof, *values[proof]) for proof in in_order])
         else:
-            change, bound = self._change_unlaned, self._unlaned.bind((*proof[:2], *values[proof]) for proof in in_order)
+            rows = [(ordinal, token, *values[ordinal, token, None]) for ordinal, token, _ in in_order]
+            change, bound = self._change_unlaned, self._unlaned.bind(rows)
         parameters = bound | {"subscription": subscription_id}
         try:
-            done: set[tuple[Any, ...]] = {row[:3] for row in run_again(lambda: change(parameters))}
+            changed = run_again(lambda: change(parameters))
+            if len(changed) == len(settled):
+                return [Settled(state=state)] * len(settled)
+            done: set[tuple[Any, ...]] = {row[:3] for row in changed}
             cancelled = self._cancelled(subscription_id, [proof for proof in in_order if proof not in done])
         except TransportUnavailable as error:
             return [Failed(error=str(error)) for _ in settled]
@@ -184,14 +190,12 @@ def _proof(held: Delivery) -> _Proof:
     match = _PROOF.fullmatch(f"{held.id.partition('-')[0]} {held.lease_token}")
     if match is None:
         return _NOTHING
-    ordinal, token, lane = (None if part is None else int(part) for part in match.groups())
-    if ordinal is None or token is None or ordinal > _LARGEST or token > _LARGEST_TOKEN:
+    texts = match.groups()
+    ordinal, token = int(texts[0]), int(texts[1])
+    lane = None if texts[2] is None else int(texts[2])
+    if ordinal > _LARGEST or token > _LARGEST_TOKEN:
         return _NOTHING
     return _NOTHING if lane is not None and not -_LARGEST <= lane <= _LARGEST else (ordinal, token, lane)
-
-
-def _place(proof: _Proof) -> tuple[int, int]:
-    return proof[:2]
 
 
 def _answer(proof: _Proof, done: set[tuple[Any, ...]], cancelled: frozenset[_Proof], state: State) -> SettleResult:

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 from local_transport.acting import Actions
 from local_transport.applied import TopologyReader, desired
 from local_transport.applying import apply
+from local_transport.auditing import record
 from local_transport.connections import Database
 from local_transport.consumer import DatabaseConsumer, Means
 from local_transport.editing import Editor
@@ -24,7 +25,8 @@ from local_transport.sweeping import Sweep
 from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources
 from towpath.manifest import Manifest
-from towpath.message import NewMessage, PublishResult, utc_now
+from towpath.message import JsonValue, NewMessage, PublishResult, utc_now
+from towpath.operating import Warrant
 from towpath.ports import Capability, Consumer, Operator
 from towpath.settlement import SubscriptionPolicy
 from towpath.transports import Applied, Options
@@ -53,7 +55,7 @@ CAPABILITIES: Final[frozenset[Capability]] = frozenset(
 class DatabaseTransport:
     """Topics and subscriptions in a database. Thread-safe; a forked process opens its own.
 
-    Besides ``Transport`` it is a ``TopologyStore`` and a ``Sweeper``.
+    Besides ``Transport`` it is a ``TopologyStore``, a ``Sweeper`` and an ``AuditTrail``.
     """
 
     def __init__(self, database: Database, log: logging.Logger) -> None:
@@ -112,6 +114,11 @@ class DatabaseTransport:
             editor=Editor(self._database, self._reader, self._publisher, due),
             due=due,
         )
+
+    def record_audit(self, warrant: Warrant, action: str, subject: str, details: Mapping[str, JsonValue]) -> None:
+        """Add an entry to the audit trail, of something that was done on another transport."""
+        with self._database.writing() as connection:
+            record(connection, warrant, action, subject, details)
 
     def apply(self, manifest: Manifest) -> Applied:
         """Make topics and subscriptions equal to ``manifest``, in one transaction.

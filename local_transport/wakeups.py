@@ -92,8 +92,9 @@ class Wakeups:
 
         Raises the database's own errors, which concern that transaction.
         """
-        if self._announcer is not None and subscription_ids:
-            self._announce(connection, Announcement(subscriptions=frozenset(subscription_ids)))
+        if self._signals is not None and self._signals.are_announced and subscription_ids:
+            for text in Announcement(subscriptions=frozenset(subscription_ids)).texts():
+                self._signals.announce(connection, text)
 
     def close(self) -> None:
         """Tell what is still to be told, wake everybody, and hear no more."""
@@ -104,10 +105,7 @@ class Wakeups:
             self._hearing.close()
 
     def _send(self, announcement: Announcement) -> None:
-        with self._database.reading() as connection:  # in autocommit, so each is on its way at once
-            self._announce(connection, announcement)
-
-    def _announce(self, connection: Connection, announcement: Announcement) -> None:
         if self._signals is not None:
-            for text in announcement.texts():
-                self._signals.announce(connection, text)
+            with self._database.reading() as connection:  # in autocommit, so each is on its way at once
+                for text in announcement.texts():
+                    self._signals.announce_now(connection, text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Final
 
 from towpath.json_values import STRICT_DECODER, is_text
 from towpath.message import AttributeValue, JsonValue
@@ -20,7 +21,7 @@ def attribute_text(value: AttributeValue) -> str:
     """The value as SNS carries it: the text, the number's shortest form, or a JSON array of strings."""
     if isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def attributes_bytes(attributes: Mapping[str, AttributeValue]) -> int:
@@ -60,4 +61,5 @@ def _item_text(item: JsonValue) -> str:
     return item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
 
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # making one takes longer than using it
 _INFINITE = (float("inf"), float("-inf"))  # what Python reads 1e400 as

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from towpath import limits
 from towpath.errors import Aborted, AbortReason
@@ -27,10 +27,10 @@ class Progress:
 class AbortSignal:
     """Tells one running handler to stop. The first reason stands; setting it again changes nothing. Thread-safe."""
 
-    __slots__ = ("_lock", "_reason")
+    __slots__ = ("_reason",)
+    _setting: Final = threading.Lock()  # one for all of them: each delivery has a signal, and few are ever set
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._reason: AbortReason | None = None
 
     @property
@@ -40,7 +40,7 @@ class AbortSignal:
 
     def set(self, reason: AbortReason) -> None:
         """Ask the handler to stop."""
-        with self._lock:
+        with self._setting:
             if self._reason is None:
                 self._reason = reason
 

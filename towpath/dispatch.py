@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, assert_never
 from towpath import limits
 from towpath.backoff import Random, clamp
 from towpath.context import AbortSignal, Beat, Context, Publish
-from towpath.envelope import Origin, decode
+from towpath.envelope import decode
 from towpath.errors import (
     Aborted,
     FatalError,
@@ -56,15 +56,16 @@ class RunAsync(Protocol):
 class Control:
     """How one running delivery is steered from outside: told to stop, kept alive, bounded in time.
 
-    ``received_ago`` is how long ago the delivery was received, by a clock that nobody sets. With it the delivery's own
-    ``received_at`` says what time it is: on a database that is the database's clock, whatever the worker's says.
+    ``received_ago`` is how many seconds ago the delivery was received, by a clock that nobody sets. With it the
+    delivery's own ``received_at`` says what time it is: on a database that is the database's clock, whatever the
+    worker's says.
     """
 
     abort: AbortSignal
     beat: Beat
     deadline: datetime | None
     run_async: RunAsync
-    received_ago: timedelta | None = None
+    received_ago: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,25 +100,18 @@ class Dispatcher:
             failure = Failure(type="ReceiveGuard", message=f"received {delivery.attempt} times, never settled")
             return DeadLettering(delivery=delivery, reason="MaxAttemptsExceeded", failure=failure)
         try:
-            message = decode(delivery.body, self._origin(delivery))
+            message = decode(delivery.body, delivery, accept_foreign=self.policy.accept_foreign)
         except (InvalidEnvelope, UnsupportedSchema) as error:
             return _unreadable(delivery, error)
-        delivery = replace(delivery, message_id=message.id, correlation_id=message.correlation_id)
+        delivery.is_of(message)
         if message.expires_at is not None and message.expires_at <= self._now(delivery, control):
             return Discard(delivery=delivery, reason="Expired")
         return self._run(delivery, message, control)
 
     def _now(self, delivery: Delivery, control: Control) -> datetime:
-        return self.clock() if control.received_ago is None else delivery.received_at + control.received_ago
-
-    def _origin(self, delivery: Delivery) -> Origin:
-        return Origin(
-            message_id=delivery.message_id,
-            topic=delivery.topic,
-            received_at=delivery.received_at,
-            attributes=delivery.attributes,
-            accept_foreign=self.policy.accept_foreign,
-        )
+        if control.received_ago is None:
+            return self.clock()
+        return delivery.received_at + timedelta(seconds=control.received_ago)
 
     def _run(self, delivery: Delivery, message: Message[Any], control: Control) -> Decision:
         try:
@@ -145,13 +139,6 @@ class Dispatcher:
         return self._returned(delivery, returned)
 
     def _context(self, delivery: Delivery, message: Message[Any], control: Control) -> Context:
-        ids = {
-            "subscription": delivery.subscription,
-            "delivery_id": delivery.id,
-            "message_id": message.id,
-            "correlation_id": message.correlation_id,
-            "attempt": delivery.attempt,
-        }
         return Context(
             subscription=delivery.subscription,
             delivery_id=delivery.id,
@@ -161,7 +148,7 @@ class Dispatcher:
             correlation_id=message.correlation_id,
             deadline=control.deadline,
             checkpoint=delivery.checkpoint,
-            log=_BoundLog(self.log, ids),
+            log=_BoundLog(self.log, delivery),
             _abort=control.abort,
             _beat=control.beat,
             _publish=_caused_by(message, self.publish),
@@ -290,10 +277,17 @@ def _first(error: BaseException) -> BaseException:
 
 
 class _BoundLog(LoggerAdapter[Logger]):
-    """A logger that adds the ids to what the handler itself gives as ``extra``, which LoggerAdapter would drop."""
+    """A logger that adds the ids to what the handler itself gives as ``extra``, which LoggerAdapter would drop.
+
+    They are put together when something is logged: most handlers log nothing.
+    """
+
+    def __init__(self, log: Logger, delivery: Delivery) -> None:
+        super().__init__(log)
+        self._delivery = delivery
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        kwargs["extra"] = {**kwargs.get("extra", {}), **(self.extra or {})}
+        kwargs["extra"] = {**kwargs.get("extra", {}), **self._delivery.ids()}
         return msg, kwargs
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from towpath import limits
 from towpath.attributes import attributes_bytes, read_attribute
 from towpath.errors import InvalidEnvelope, UnsupportedSchema
-from towpath.json_values import STRICT_DECODER, is_plain_json, is_text
+from towpath.json_values import is_plain_json, is_text, parsed
 from towpath.message import (
     ABSENT,
     AttributeValue,
@@ -68,47 +68,65 @@ def prepare(
     Its id, where it has none, is ``new_id``, or one that is made here. ``max_bytes`` is the topic's limit on envelope
     plus attributes, in bytes. Nothing is sent or changed here.
     """
-    fault = first_fault(new)
-    if fault is not None:
-        return fault
-    message = _filled(topic, new, sources, new_id)
-    try:
-        body = encode(message)
-        encoded = body.encode()
-    except (TypeError, ValueError) as error:  # a subclass that shows itself to JSON as something else
-        return PublishError(code="InvalidPayload", message=f"the payload cannot be written as JSON: {error}")
-    size = len(encoded) + attributes_bytes(message.attributes)
-    limit = min(max_bytes, limits.MAX_MESSAGE_BYTES)
-    if size > limit:
+    now = sources.clock()
+    own_id = new.id or new_id or new_message_id(now, sources.random_bytes)
+    return EnvelopeMaker(topic, max_bytes, now).prepare(new, own_id)
+
+
+class EnvelopeMaker:
+    """Does what ``prepare`` does for messages of one topic that are all published ``now``."""
+
+    def __init__(self, topic: str, max_bytes: int, now: datetime) -> None:
+        self._topic = topic
+        self._limit = min(max_bytes, limits.MAX_MESSAGE_BYTES)
+        self._published_at = _as_written(now)
+        self._end = _end(topic, self._published_at)
+
+    def prepare(self, new: NewMessage, new_id: str) -> Prepared | PublishError:
+        """``prepare`` of ``new``; its id, where it has none, is ``new_id``."""
+        fault = first_fault(new)
+        if fault is not None:
+            return fault
+        message = self._filled(new, new_id)
+        try:
+            body = _encoded(message, self._end)
+            size = len(body) if body.isascii() else len(body.encode())
+        except (TypeError, ValueError) as error:  # a subclass that shows itself to JSON as something else
+            return PublishError(code="InvalidPayload", message=f"the payload cannot be written as JSON: {error}")
+        if message.attributes:
+            size += attributes_bytes(message.attributes)
+        if size > self._limit:
+            return self._too_large(size)
+        return Prepared(message=message, body=body, size_bytes=size)
+
+    def _filled(self, new: NewMessage, new_id: str) -> Message[JsonValue]:
+        """``new``, which keeps the contract, with its defaults; all but the payload in Python's own types.
+
+        Of an enumeration's member that is text, ``str()`` may be its name, which no one after this is to trip over.
+        """
+        message_id = _plain(new.id) or new_id
+        attributes = new.attributes
+        return Message(
+            id=message_id,
+            topic=self._topic,
+            payload=new.payload,
+            payload_ref=new.payload_ref,
+            partition_key=_plain(new.partition_key),
+            attributes={_plain(name): _stored(value) for name, value in attributes.items()} if attributes else {},
+            correlation_id=_plain(new.correlation_id) if new.correlation_id is not None else message_id,
+            causation_id=_plain(new.causation_id),
+            traceparent=_plain(new.traceparent),
+            published_at=self._published_at,
+            deliver_after=None if new.deliver_after is None else _as_written(new.deliver_after),
+            expires_at=None if new.expires_at is None else _as_written(new.expires_at),
+        )
+
+    def _too_large(self, size: int) -> PublishError:
         return PublishError(
             code="PayloadTooLarge",
-            message=f"the message is {size:,} bytes with its attributes, {size - limit:,} over the topic's limit of "
-            f"{limit:,}; {CLAIM_CHECK_ADVICE}",
+            message=f"the message is {size:,} bytes with its attributes, {size - self._limit:,} over the topic's limit "
+            f"of {self._limit:,}; {CLAIM_CHECK_ADVICE}",
         )
-    return Prepared(message=message, body=body, size_bytes=size)
-
-
-def _filled(topic: str, new: NewMessage, sources: Sources, new_id: str | None) -> Message[JsonValue]:
-    """``new``, which keeps the contract, with its defaults; all but the payload in Python's own types.
-
-    Of an enumeration's member that is text, ``str()`` may be its name, which no one after this is to trip over.
-    """
-    now = sources.clock()
-    message_id = _plain(new.id) or new_id or new_message_id(now, sources.random_bytes)
-    return Message(
-        id=message_id,
-        topic=topic,
-        payload=new.payload,
-        payload_ref=new.payload_ref,
-        partition_key=_plain(new.partition_key),
-        attributes={_plain(name): _stored(value) for name, value in new.attributes.items()} if new.attributes else {},
-        correlation_id=_plain(new.correlation_id) if new.correlation_id is not None else message_id,
-        causation_id=_plain(new.causation_id),
-        traceparent=_plain(new.traceparent),
-        published_at=_as_written(now),
-        deliver_after=None if new.deliver_after is None else _as_written(new.deliver_after),
-        expires_at=None if new.expires_at is None else _as_written(new.expires_at),
-    )
 
 
 def encode(message: Message[JsonValue]) -> str:
@@ -116,28 +134,37 @@ def encode(message: Message[JsonValue]) -> str:
 
     ``decode`` of it is ``message`` again, for a message as ``prepare`` makes it; a payload's tuples come back as lists.
     """
-    record: dict[str, JsonValue] = {
-        "schema": limits.SCHEMA,
-        "id": message.id,
-        "topic": message.topic,
-        "correlation_id": message.correlation_id,
-        "published_at": format_time(message.published_at),
-    }
-    if message.payload is not ABSENT:
-        record["payload"] = message.payload
-    if message.payload_ref is not None:
-        record["payload_ref"] = message.payload_ref.record()
+    return _encoded(message, _end(message.topic, message.published_at))
+
+
+def _end(topic: str, published_at: datetime) -> str:
+    """What stands at an envelope's end, but for ``traceparent``: the same for all messages of a call."""
+    return f'"published_at":"{format_time(published_at)}","schema":"{limits.SCHEMA}","topic":{_json(topic)}'
+
+
+def _encoded(message: Message[JsonValue], end: str) -> str:
+    """Written piece by piece, in the order of the keys: only what has an inside goes through JSON's encoder."""
+    text = "{"
     if message.attributes:
-        record["attributes"] = message.attributes
-    for name in ("partition_key", "causation_id", "traceparent"):
-        value = getattr(message, name)
-        if value is not None:
-            record[name] = value
-    for name in ("deliver_after", "expires_at"):
-        moment = getattr(message, name)
-        if moment is not None:
-            record[name] = format_time(moment)
-    text = _ENCODER.encode(record)
+        text += f'"attributes":{_json(message.attributes)},'
+    if message.causation_id is not None:
+        text += f'"causation_id":{_json(message.causation_id)},'
+    text += f'"correlation_id":{_json(message.correlation_id)},'
+    if message.deliver_after is not None:
+        text += f'"deliver_after":"{format_time(message.deliver_after)}",'
+    if message.expires_at is not None:
+        text += f'"expires_at":"{format_time(message.expires_at)}",'
+    text += f'"id":{_json(message.id)},'
+    if message.partition_key is not None:
+        text += f'"partition_key":{_json(message.partition_key)},'
+    if message.payload is not ABSENT:
+        text += f'"payload":{_json(message.payload)},'
+    if message.payload_ref is not None:
+        text += f'"payload_ref":{_json(message.payload_ref.record())},'
+    text += end
+    if message.traceparent is not None:
+        text += f',"traceparent":{_json(message.traceparent)}'
+    text += "}"
     if text.isascii():
         return text
     # The two characters that JSON leaves as they are and SQS refuses (API reference, SendMessage): written as escapes.
@@ -164,27 +191,46 @@ def _stored(value: str | float | list[str] | tuple[str, ...]) -> AttributeValue:
 
 
 # Made once: making one takes as long as a short message. What contains itself was refused before: no look-out for it.
-_ENCODER = json.JSONEncoder(
+_json = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
-)
+).encode
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------
 
 
+class Known(Protocol):
+    """What a transport knows of a body besides the body: all that there is to say of a foreign message."""
+
+    @property
+    def message_id(self) -> str:
+        """The transport's own id of the message."""
+
+    @property
+    def topic(self) -> str:
+        """Where it was published."""
+
+    @property
+    def received_at(self) -> datetime:
+        """When it was received."""
+
+    @property
+    def attributes(self) -> Mapping[str, AttributeValue]:
+        """The message attributes that it came with."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What a transport knows of a body besides the body: all that there is to say of a foreign message."""
+    """What is known of a body where there is no delivery of it."""
 
     message_id: str
     topic: str
     received_at: datetime
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
-    accept_foreign: bool = True
 
 
-def decode(body: str, origin: Origin) -> Message[JsonValue]:
-    """Read a body: a Towpath envelope strictly, anything else as a foreign message when ``origin`` accepts those.
+def decode(body: str, origin: Known, *, accept_foreign: bool = True) -> Message[JsonValue]:
+    """Read a body: a Towpath envelope strictly, anything else as a foreign message where those are accepted.
 
     Of a foreign body the parsed JSON is the payload. It is the body's text instead where that is no JSON, and where its
     JSON has what no message could carry on: a lone surrogate (``"\\ud800"``), which breaks whatever writes it in UTF-8,
@@ -203,13 +249,15 @@ def decode(body: str, origin: Origin) -> Message[JsonValue]:
     document = _parsed(body)
     if _is_envelope(document):
         return _read_envelope(document)
-    if not _is_sns_notification(document):
-        return _foreign(body, document, origin)
-    inner = document["Message"]
-    document, attributes = _parsed(inner), _notification_attributes(document)
-    if _is_envelope(document):
-        return _read_envelope(document)
-    return _foreign(inner, document, replace(origin, attributes=attributes))
+    attributes = origin.attributes
+    if _is_sns_notification(document):
+        body, attributes = document["Message"], _notification_attributes(document)
+        document = _parsed(body)
+        if _is_envelope(document):
+            return _read_envelope(document)
+    if not accept_foreign:
+        raise InvalidEnvelope("the body is no Towpath envelope, and this subscription accepts no foreign messages")
+    return _foreign(body, document, origin, attributes)
 
 
 def is_foreign(body: str) -> bool:
@@ -228,7 +276,7 @@ def _parsed(body: str) -> JsonValue:
     """
     text = body.removeprefix("\ufeff")
     try:
-        return STRICT_DECODER.decode(text)
+        return parsed(text)
     except (ValueError, RecursionError) as error:
         if text.lstrip(_BLANKS).startswith("{") and _CLAIM.search(text) is not None:
             raise InvalidEnvelope(f"the envelope cannot be read: {error}") from error
@@ -263,15 +311,15 @@ def _notification_attributes(document: Mapping[str, Any]) -> dict[str, Attribute
     }
 
 
-def _foreign(text: str, document: JsonValue, origin: Origin) -> Message[JsonValue]:
+def _foreign(
+    text: str, document: JsonValue, origin: Known, attributes: Mapping[str, AttributeValue]
+) -> Message[JsonValue]:
     """The message of another producer, whose ``text`` is ``document`` (``ABSENT`` when it is no JSON)."""
-    if not origin.accept_foreign:
-        raise InvalidEnvelope("the body is no Towpath envelope, and this subscription accepts no foreign messages")
     return Message(
         id=origin.message_id,
         topic=origin.topic,
         payload=document if is_plain_json(document, limits.FOREIGN_DEPTH) else text,
-        attributes=origin.attributes,
+        attributes=attributes,
         correlation_id=origin.message_id,
         published_at=origin.received_at,
     )
@@ -288,14 +336,14 @@ def _read_envelope(record: Mapping[str, Any]) -> Message[JsonValue]:
     published_at = _read_time(record, "published_at")
     if published_at is None:
         raise InvalidEnvelope("published_at is missing")
-    attributes, correlation_id = record.get("attributes"), record.get("correlation_id")
+    correlation_id = record.get("correlation_id")
     message: Message[JsonValue] = Message(
         id=message_id,
         topic=topic,
         payload=record.get("payload", ABSENT),
         payload_ref=_read_ref(record.get("payload_ref")),
         partition_key=record.get("partition_key"),
-        attributes={} if attributes is None else attributes,
+        attributes=_read_attributes(record.get("attributes")),
         correlation_id=message_id if correlation_id is None else correlation_id,
         causation_id=record.get("causation_id"),
         traceparent=record.get("traceparent"),
@@ -306,9 +354,14 @@ def _read_envelope(record: Mapping[str, Any]) -> Message[JsonValue]:
     fault = carried_fault(message)
     if fault is not None:
         raise InvalidEnvelope(fault.message)
-    if not message.attributes:
-        return message
-    return replace(message, attributes={name: _stored(value) for name, value in message.attributes.items()})
+    return message
+
+
+def _read_attributes(value: JsonValue) -> Any:
+    """The attributes as a handler gets them: arrays are tuples. What is no object stays, for its fault to be told."""
+    if type(value) is not dict:
+        return {} if value is None else value
+    return {name: tuple(item) if type(item) is list else item for name, item in value.items()}
 
 
 def _read_ref(value: JsonValue) -> PayloadRef | None:

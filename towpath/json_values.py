@@ -27,6 +27,15 @@ STRICT_DECODER: Final = json.JSONDecoder(parse_constant=_refused)
 """Python's decoder without NaN and the infinities. Made once: making one takes as long as reading a short text."""
 
 
+def parsed(text: str) -> JsonValue:
+    """The JSON that ``text`` is, without NaN and the infinities. Raises ``ValueError``, or ``RecursionError``."""
+    if text.startswith("{"):  # as every envelope does: to look for blanks around it takes longer than a short one
+        document, end = STRICT_DECODER.raw_decode(text)
+        if end == len(text):
+            return document
+    return STRICT_DECODER.decode(text)
+
+
 def is_text(value: object) -> TypeGuard[str]:
     """Whether ``value`` is text that UTF-8 can carry: a lone surrogate is no character."""
     if not isinstance(value, str):
@@ -50,27 +59,37 @@ def is_plain_json(value: JsonValue, deepest: int = limits.PAYLOAD_DEPTH) -> bool
 def _left(value: JsonValue, left: int, deepest: int) -> int:
     """How many more values may come after ``value``; negative when it is not plain, or there are too many already."""
     kind = type(value)
-    if kind is str:
-        return left if value.isascii() or is_text(value) else _NOT_PLAIN
-    if kind is int:
-        return left if -_TOO_LONG < value < _TOO_LONG else _NOT_PLAIN
-    if kind is dict or kind is list or kind is tuple:
-        left -= len(value)
-        if deepest == 0:
-            return _NOT_PLAIN
-        if kind is dict:
-            for key in value:
-                if type(key) is not str or not (key.isascii() or is_text(key)):
-                    return _NOT_PLAIN
-            value = value.values()
-        for item in value:
+    if not (kind is dict or kind is list or kind is tuple):
+        return left if _is_plain_scalar(value) else _NOT_PLAIN
+    left -= len(value)
+    if deepest == 0 or left < 0:
+        return _NOT_PLAIN
+    if kind is dict:
+        for key in value:
+            if type(key) is not str or not (key.isascii() or is_text(key)):
+                return _NOT_PLAIN
+        value = value.values()
+    for item in value:
+        kind = type(item)
+        if kind is str:  # most items are, and a call for each takes longer than looking at it
+            if not (item.isascii() or is_text(item)):
+                return _NOT_PLAIN
+        elif kind is dict or kind is list or kind is tuple:
+            left = _left(item, left, deepest - 1)
             if left < 0:
                 return _NOT_PLAIN
-            left = _left(item, left, deepest - 1)
-        return left
-    if kind is float:
-        return left if isfinite(value) else _NOT_PLAIN
-    return left if value is None or kind is bool else _NOT_PLAIN
+        elif not _is_plain_scalar(item):
+            return _NOT_PLAIN
+    return left
+
+
+def _is_plain_scalar(value: JsonValue) -> bool:
+    kind = type(value)
+    if kind is str:
+        return is_text(value)
+    if kind is int:
+        return bool(-_TOO_LONG < value < _TOO_LONG)
+    return isfinite(value) if kind is float else value is None or kind is bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,15 @@ from towpath import limits
 from towpath.context import AbortSignal, Progress
 from towpath.errors import AbortReason
 from towpath.ports import Consumer, Extension
-from towpath.settlement import CancelRequested, Delivery, LeaseLost, Settled, SettleResult, SubscriptionPolicy
+from towpath.settlement import (
+    CancelRequested,
+    Decision,
+    Delivery,
+    LeaseLost,
+    Settled,
+    SettleResult,
+    SubscriptionPolicy,
+)
 
 Monotonic = Callable[[], float]
 
@@ -22,14 +30,15 @@ _RETRY_SECONDS: Final = 1.0  # how soon a renewal that failed for a passing reas
 _PATIENCE_SECONDS: Final = 1.0  # how long a settle waits for a renewal that is on its way
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class HeldLease:
     """One delivery in this worker's hands, since ``held_since``. Times are monotonic seconds; ``ends_at`` moves with
     each renewal.
 
     ``stops_at`` is there while its handler runs under a time limit, ``starts_by`` where it was claimed ahead of the
     handlers: one that has not ``started`` by then is given back. ``decided`` says that it waits to be settled,
-    ``settling`` that this is being done, ``lost`` that the lease was reported lost.
+    ``settling`` that this is being done, ``lost`` that the lease was reported lost. ``decision`` is what is to be
+    settled, after ``milliseconds`` of handling.
     """
 
     delivery: Delivery
@@ -42,6 +51,8 @@ class HeldLease:
     decided: bool = False
     settling: bool = False
     lost: bool = False
+    decision: Decision | None = None
+    milliseconds: float = 0.0
     abort: AbortSignal = field(default_factory=AbortSignal)
 
 
@@ -70,7 +81,7 @@ class LeaseKeeper:
         self._monotonic = monotonic
         self._log = log
         name = consumer.policy.subscription
-        self._held: dict[tuple[str, str], HeldLease] = {}
+        self._held: dict[HeldLease, None] = {}  # an ordered set
         self._lock = threading.Lock()
         self._renewing = threading.Lock()
         self._closed = threading.Event()
@@ -100,7 +111,7 @@ class LeaseKeeper:
             for one in deliveries
         ]
         with self._lock:
-            self._held.update((_key(lease.delivery), lease) for lease in held)
+            self._held.update(dict.fromkeys(held))
         return held
 
     def begin(self, held: HeldLease) -> bool:
@@ -142,11 +153,11 @@ class LeaseKeeper:
         held.settling = False
         return self._monotonic() < held.ends_at and not held.lost
 
-    def drop(self, deliveries: Iterable[Delivery]) -> None:
+    def drop(self, leases: Iterable[HeldLease]) -> None:
         """They are settled, or no longer this worker's."""
         with self._lock:
-            for delivery in deliveries:
-                self._held.pop(_key(delivery), None)
+            for held in leases:
+                self._held.pop(held, None)
 
     def abort_all(self, reason: AbortReason) -> None:
         """Ask every running handler to stop."""
@@ -168,7 +179,7 @@ class LeaseKeeper:
     def held(self) -> list[HeldLease]:
         """The deliveries in this worker's hands now."""
         with self._lock:
-            return list(self._held.values())
+            return list(self._held)
 
     def abort_overdue(self) -> None:
         """Abort every handler whose lease must be over by now, or that ran into its time limit. The timer's work."""
@@ -249,8 +260,3 @@ def _interval(policy: SubscriptionPolicy) -> float:
 def _is_renewed(held: HeldLease) -> bool:
     """A handler that lost its lease or ran too long is not kept alive; one that has decided is, until it is settled."""
     return not held.settling and (held.decided or held.abort.reason in (None, "shutdown"))
-
-
-def _key(delivery: Delivery) -> tuple[str, str]:
-    """What tells two held deliveries apart. A token alone may be the same for two, an id for two leases of one."""
-    return delivery.id, delivery.lease_token

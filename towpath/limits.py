@@ -40,6 +40,7 @@ LAMBDA_MEMORY_MB: Final = (128, 10_240)
 LAMBDA_UNZIPPED_BYTES: Final = 262_144_000
 LAMBDA_DIRECT_UPLOAD_BYTES: Final = 52_428_800
 LAMBDA_RESPONSE_BYTES: Final = 6_291_556  # of a synchronous invocation: 6 MiB and 100 bytes, as its error says
+LAMBDA_REQUEST_BYTES: Final = 6_291_456  # of an event: 6 MiB
 ESM_STANDARD_BATCH: Final = 10_000
 ESM_FIFO_BATCH: Final = 10
 ESM_BATCH_WINDOW_SECONDS: Final = 300

@@ -172,6 +172,8 @@ class PublishResult:
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_RANDOM_BYTES: Final = 10  # of an id; the version and the variant take the place of 6 bits
+_VARIANT: Final = {f"{digit:x}": f"{digit & 3 | 8:x}" for digit in range(16)}
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -182,12 +184,20 @@ def is_message_id(text: object) -> TypeGuard[str]:
 
 def new_message_id(now: datetime, random_bytes: RandomBytes) -> str:
     """A UUIDv7 (RFC 9562, section 5.7): 48 bits of milliseconds, then 74 random bits."""
+    (made,) = new_message_ids(1, now, random_bytes)
+    return made
+
+
+def new_message_ids(count: int, now: datetime, random_bytes: RandomBytes) -> list[str]:
+    """So many of them, all of one moment."""
     milliseconds = (now - _EPOCH) // timedelta(milliseconds=1)  # exact, which a float of seconds is not
-    value = milliseconds << 80 | int.from_bytes(random_bytes(10), "big")
-    value = value & ~(0xF << 76) | 7 << 76
-    value = value & ~(0x3 << 62) | 2 << 62
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    time = f"{milliseconds:012x}"
+    start = f"{time[:8]}-{time[8:]}-7"  # the version
+    drawn = random_bytes(_RANDOM_BYTES * count).hex()
+    return [
+        f"{start}{drawn[i + 1 : i + 4]}-{_VARIANT[drawn[i + 4]]}{drawn[i + 5 : i + 8]}-{drawn[i + 8 : i + 20]}"
+        for i in range(0, len(drawn), 2 * _RANDOM_BYTES)
+    ]
 
 
 def utc_now() -> datetime:

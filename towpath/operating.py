@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Generic, Literal, Protocol, TypeVar, overload
+from typing import Generic, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 from towpath.message import JsonValue
 from towpath.settlement import SubscriptionStatus
@@ -267,3 +267,11 @@ class Operator(Protocol):
 
     def audit(self, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
         """At most ``limit`` entries of the audit trail, newest first."""
+
+
+@runtime_checkable
+class AuditTrail(Protocol):
+    """What keeps the audit trail of actions on another transport, that has no table for it: a database."""
+
+    def record_audit(self, warrant: Warrant, action: str, subject: str, details: Mapping[str, JsonValue]) -> None:
+        """Add an entry. ``details`` name things and never carry a payload. Raises ``TransportUnavailable``."""

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -100,15 +100,15 @@ class Service:
     def _stopping_on_fault(self) -> Iterator[None]:
         try:
             yield
-        except SubscriptionNotFound as error:  # taken away under the worker, which may serve others
-            self._log.error("%s; the others go on", error)
-            self.fault = self.fault or error
         except BaseException as error:  # noqa: BLE001 - kept, and raised by Worker.run after the drain
             self._stop_on(error)
 
     def _stop_on(self, error: BaseException) -> None:
         self.fault = self.fault or error
-        self._stopping.set()
+        if isinstance(error, SubscriptionNotFound):  # taken away under the worker, which may serve others
+            self._log.error("%s; the others go on", error)
+        else:
+            self._stopping.set()
 
     # Receiving
 
@@ -200,9 +200,9 @@ class Service:
         self._release([delivery for delivery in deliveries[free:] if delivery.attempt > 1])
         self._is_careful = sum(delivery.attempt > 1 for delivery in deliveries) * 2 > len(deliveries)
 
-    def _have_handled(self, leases: Iterable[HeldLease]) -> None:
+    def _have_handled(self, leases: Sequence[HeldLease]) -> None:
+        self._received += len(leases)
         for held in leases:
-            self._received += 1
             self._waiting.put(held)
 
     def _release(self, deliveries: Iterable[Delivery]) -> None:
@@ -223,8 +223,10 @@ class Service:
     def _handle_all(self, number: int) -> None:
         with AsyncLoop() as loop:
             while (held := self._waiting.get()) is not None:
-                with self._stopping_on_fault():
+                try:
                     self._handle(held, loop)
+                except BaseException as error:  # noqa: BLE001 - as everywhere, but without a generator for each
+                    self._stop_on(error)
                 self._settling.await_room()  # when settling lags, claim no more: what is claimed has to be settled
                 self._handled[number] += 1
                 if self._waiting.qsize() <= self._enough and not self._freed.is_set():
@@ -247,7 +249,7 @@ class Service:
             return
         limit = self._dispatcher.policy.max_processing_seconds
         deadline = None if limit is None else utc_now() + timedelta(seconds=limit)
-        waited = timedelta(seconds=started - held.held_since)
+        waited = started - held.held_since
         control = Control(abort=held.abort, beat=beat, deadline=deadline, run_async=loop.run, received_ago=waited)
         self._dispatcher.dispatch(held.delivery, control, settle_later)
 

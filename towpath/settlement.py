@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from logging import Logger
-from typing import Literal, Protocol, TypeVar, assert_never
+from typing import Any, Literal, Protocol, TypeVar, assert_never
 
 from towpath.backoff import BackOff
-from towpath.message import AttributeValue, JsonValue
+from towpath.message import AttributeValue, JsonValue, Message
 
 PartitionMode = Literal["none", "exclusive", "ordered"]
 SubscriptionStatus = Literal["active", "paused", "disabled"]
@@ -33,14 +33,15 @@ class SubscriptionPolicy:
     accept_foreign: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: making one is quicker, and there are as many as messages
 class Delivery:
-    """One message on its way to one subscription, held under a lease by whoever received it.
+    """One message on its way to one subscription, held under a lease by whoever received it. Nobody changes it, but
+    whoever reads its body.
 
-    ``body`` is the wire form, unread. ``message_id`` is the transport's own id of the message until the body is read,
-    and the message's from then on, when ``correlation_id`` is known too. ``attributes`` are the transport's message
-    attributes (they matter for foreign messages only). ``lease_token`` proves the lease. ``attempt`` counts this one,
-    from 1.
+    ``body`` is the wire form. ``message_id`` is the transport's own id of the message until the body is read, and the
+    message's from then on, when ``correlation_id`` is known too: ``is_of`` sets both. ``attributes`` are the
+    transport's message attributes (they matter for foreign messages only). ``lease_token`` proves the lease.
+    ``attempt`` counts this one, from 1.
     """
 
     id: str
@@ -55,6 +56,20 @@ class Delivery:
     received_at: datetime
     checkpoint: JsonValue = None
     correlation_id: str | None = None
+
+    def is_of(self, message: Message[Any]) -> None:
+        """Take over what the body says of its message."""
+        self.message_id, self.correlation_id = message.id, message.correlation_id
+
+    def ids(self) -> dict[str, object]:
+        """What a log line tells of it."""
+        return {
+            "subscription": self.subscription,
+            "delivery_id": self.id,
+            "message_id": self.message_id,
+            "correlation_id": self.correlation_id,
+            "attempt": self.attempt,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,15 +238,7 @@ def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseco
     level = _level(decision, result)
     if not log.isEnabledFor(level):
         return
-    delivery = decision.delivery
-    facts = _why(decision) | {
-        "subscription": delivery.subscription,
-        "delivery_id": delivery.id,
-        "message_id": delivery.message_id,
-        "correlation_id": delivery.correlation_id,
-        "attempt": delivery.attempt,
-        "duration_ms": round(milliseconds, 1),
-    }
+    facts = _why(decision) | decision.delivery.ids() | {"duration_ms": round(milliseconds, 1)}
     match result:
         case Settled(state=state):
             log.log(level, "delivery %s%s", state, _when(decision), extra=facts | {"state": state})

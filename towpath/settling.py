@@ -6,11 +6,10 @@ import logging
 import queue
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 
 from towpath.leases import HeldLease, LeaseKeeper
 from towpath.ports import Consumer
@@ -45,10 +44,10 @@ class Counts:
     received: int = 0
     states: dict[str, int] = field(default_factory=dict)
 
-    def add(self, answers: Iterable[tuple[Decision, SettleResult]]) -> None:
-        """Count answers."""
-        for state, count in Counter(_counted(decision, result) for decision, result in answers).items():
-            self.states[state] = self.states.get(state, 0) + count
+    def add(self, decision: Decision, result: SettleResult) -> None:
+        """Count an answer."""
+        state = _counted(decision, result)
+        self.states[state] = self.states.get(state, 0) + 1
 
 
 def _counted(decision: Decision, result: SettleResult) -> str:
@@ -63,12 +62,6 @@ def _counted(decision: Decision, result: SettleResult) -> str:
             return "failed"
         case _:
             assert_never(result)
-
-
-class _Decided(NamedTuple):
-    held: HeldLease
-    decision: Decision
-    milliseconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +85,7 @@ class Settling:
         self._faulty = faulty
         self._log = logging.getLogger("towpath.delivery")
         self._room = threading.Event()
-        self._decided: queue.SimpleQueue[_Decided | None] = queue.SimpleQueue()
+        self._decided: queue.SimpleQueue[HeldLease | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._settle_all, daemon=True)
 
     def start(self, name: str) -> None:
@@ -102,7 +95,8 @@ class Settling:
 
     def put(self, held: HeldLease, decision: Decision, milliseconds: float) -> None:
         """Have ``decision`` settled, made after so long; ``held`` is its delivery's lease."""
-        self._decided.put(_Decided(held, decision, milliseconds))
+        held.decision, held.milliseconds = decision, milliseconds
+        self._decided.put(held)
 
     def await_room(self) -> None:
         """Wait while too many decisions wait to be settled."""
@@ -122,7 +116,7 @@ class Settling:
 
     def _settle_all(self) -> None:
         """Settle until ``None`` was taken and nothing is left to try again."""
-        again: list[_Decided] = []
+        again: list[HeldLease] = []
         ended = False
         while again or not ended:
             if again:
@@ -132,36 +126,38 @@ class Settling:
             self._room.set()
             again = self._settle(again + batch)
 
-    def _take(self, most: int, *, wait: bool) -> tuple[list[_Decided], bool]:
+    def _take(self, most: int, *, wait: bool) -> tuple[list[HeldLease], bool]:
         """What is decided by now, and whether that was the end; waits for a first one if told to."""
-        batch: list[_Decided] = []
+        batch: list[HeldLease] = []
         while len(batch) < most:
             try:
-                decided = self._decided.get(block=wait and not batch)
+                held = self._decided.get(block=wait and not batch)
             except queue.Empty:
                 break
-            if decided is None:
+            if held is None:
                 return batch, True
-            batch.append(decided)
+            batch.append(held)
         return batch, False
 
-    def _settle(self, batch: list[_Decided]) -> list[_Decided]:
+    def _settle(self, batch: list[HeldLease]) -> list[HeldLease]:
         """Settle a batch; answers what the transport could not do and is to be tried again, its lease still held."""
         if not batch:
             return []
-        self._keeper.settle_begins([decided.held for decided in batch])
-        again: list[_Decided] = []
-        cancelled: list[_Decided] = []
-        settled: list[tuple[_Decided, SettleResult]] = []
-        for decided, result in zip(batch, self._results(batch), strict=True):
+        self._keeper.settle_begins(batch)
+        decisions = [held.decision for held in batch if held.decision is not None]  # all have one
+        again: list[HeldLease] = []
+        cancelled: list[HeldLease] = []
+        settled: list[tuple[HeldLease, Decision, SettleResult]] = []
+        for held, decision, result in zip(batch, decisions, self._results(decisions), strict=True):
             if isinstance(result, Settled):
-                settled.append((decided, result))
-            elif isinstance(result, Failed) and not isinstance(result, _Broken) and self._may_try_again(decided.held):
-                again.append(decided)
-            elif isinstance(result, CancelRequested) and not isinstance(decided.decision, CancelAcknowledgement):
-                cancelled.append(_acknowledged(decided))
+                settled.append((held, decision, result))
+            elif isinstance(result, Failed) and not isinstance(result, _Broken) and self._may_try_again(held):
+                again.append(held)
+            elif isinstance(result, CancelRequested) and not isinstance(decision, CancelAcknowledgement):
+                held.decision = CancelAcknowledgement(delivery=decision.delivery)
+                cancelled.append(held)
             else:
-                settled.append((decided, result))
+                settled.append((held, decision, result))
         self._settled(settled)
         if again:
             self._log.warning("%d outcomes could not be settled yet, trying again", len(again))
@@ -170,24 +166,21 @@ class Settling:
     def _may_try_again(self, held: HeldLease) -> bool:
         return self._keeper.settle_failed(held) and not self._aborting.is_set()
 
-    def _results(self, batch: list[_Decided]) -> list[SettleResult]:
+    def _results(self, decisions: list[Decision]) -> list[SettleResult]:
         try:
-            return settle([decided.decision for decided in batch], self._consumer)
+            return settle(decisions, self._consumer)
         except Exception as error:  # noqa: BLE001 - a bug in a transport must not end the settler: leases run out
-            return [_Broken(error=f"{type(error).__name__}: {error}")] * len(batch)
+            return [_Broken(error=f"{type(error).__name__}: {error}")] * len(decisions)
 
-    def _settled(self, settled: Sequence[tuple[_Decided, SettleResult]]) -> None:
-        self.counts.add((decided.decision, result) for decided, result in settled)
-        self._keeper.drop(decided.decision.delivery for decided, _ in settled)
-        for decided, result in settled:
+    def _settled(self, settled: Sequence[tuple[HeldLease, Decision, SettleResult]]) -> None:
+        for _, decision, result in settled:
+            self.counts.add(decision, result)
+        self._keeper.drop(held for held, _, _ in settled)
+        for held, decision, result in settled:
             try:
-                log_settled(self._log, decided.decision, result, decided.milliseconds)
+                log_settled(self._log, decision, result, held.milliseconds)
             except Exception as error:  # noqa: BLE001 - a log that fails must not end the settler
                 self._faulty(error)
-
-
-def _acknowledged(decided: _Decided) -> _Decided:
-    return decided._replace(decision=CancelAcknowledgement(delivery=decided.decision.delivery))
 
 
 def joined(threads: list[threading.Thread], seconds: float, cut_short: Callable[[], bool] = bool) -> bool:

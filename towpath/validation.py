@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeGuard
 
@@ -36,16 +36,28 @@ def require_messages(messages: object) -> None:
 
 def first_fault(new: NewMessage) -> PublishError | None:
     """The first rule that ``new`` breaks, in the documented order of codes; ``None`` when it keeps them all."""
-    return _id_fault(new) or carried_fault(new) or _lifetime_fault(new) or _deduplication_fault(new)
+    fault = _id_fault(new) or carried_fault(new) or _lifetime_fault(new)
+    is_keyed = new.deduplication_key is not None or new.deduplication_ttl is not None
+    if fault is None and (is_keyed or new.deduplication_window != "sliding"):
+        return _deduplication_fault(new)
+    return fault
 
 
 def carried_fault(message: NewMessage | Message[Any]) -> PublishError | None:
-    """The first rule that what travels of a message breaks, all but its id."""
-    for check in _CHECKS:
-        fault = check(message)
-        if fault is not None:
-            return fault
-    return None
+    """The first rule that what travels of a message breaks, all but its id.
+
+    Every message is looked at, so what it does not have costs no call.
+    """
+    fault = _payload_fault(message)
+    if fault is None and (type(message.attributes) is not dict or message.attributes):
+        fault = _attributes_fault(message)
+    if fault is None and (message.deliver_after is not None or message.expires_at is not None):
+        fault = _times_fault(message)
+    if fault is None and message.partition_key is not None:
+        fault = _partition_key_fault(message)
+    if fault is None and not (message.correlation_id is message.causation_id is message.traceparent is None):
+        fault = _correlation_fault(message)
+    return fault
 
 
 def _id_fault(new: NewMessage) -> PublishError | None:
@@ -101,7 +113,7 @@ def _lifetime_fault(new: NewMessage) -> PublishError | None:
 
 
 def _partition_key_fault(new: NewMessage | Message[Any]) -> PublishError | None:
-    if new.partition_key is None or _is_key(new.partition_key, limits.PARTITION_KEY_LENGTH):
+    if _is_key(new.partition_key, limits.PARTITION_KEY_LENGTH):
         return None
     problem = f"partition_key must be text of 1 to {limits.PARTITION_KEY_LENGTH} characters, none of them NUL"
     return PublishError(code="InvalidPartitionKey", message=problem)
@@ -140,15 +152,6 @@ def _deduplication_problem(new: NewMessage) -> str | None:
     if ttl is not None and not (isinstance(ttl, timedelta) and shortest <= ttl.total_seconds() <= longest):
         return f"deduplication_ttl must be a timedelta of {shortest} s to {longest // 86_400} d"
     return None
-
-
-_CHECKS: Final[tuple[Callable[[NewMessage | Message[Any]], PublishError | None], ...]] = (
-    _payload_fault,
-    _attributes_fault,
-    _times_fault,
-    _partition_key_fault,
-    _correlation_fault,
-)
 
 
 def _refused(code: PublishCode, problem: str | None) -> PublishError | None:

@@ -111,6 +111,10 @@ REASONS: Mapping[str, Entry] = {
         "ever settled it",
         what_to_do="look for crashes, time-outs and throttling of the function: no handler had the chance to say why",
     ),
+    "DeliveryFailed": Entry(
+        when="SNS could not deliver the message to the subscription's queue, so no handler has seen it",
+        what_to_do="look at the queue's policy, its KMS key and whether it is there, then replay it",
+    ),
     "Unknown": Entry(
         when="a message on a dead-letter queue carries neither a note of Towpath's nor a sign of SQS's redrive",
         what_to_do="find out who sent it there",

@@ -61,7 +61,8 @@ def transports_page() -> str:
         "## What the behaviour suite runs where",
         "",
         "`make conformance` runs the cases of `tests/conformance` on SQLite, on PostgreSQL, on SQS polled by a worker,",
-        "and on SQS with Lambda functions, both of LocalStack, and prints how each ended. These are declared:",
+        "on SQS with Lambda functions, both of LocalStack, and on queues and an event source mapping in its process",
+        "(`local-mapping`), and prints how each ended. These are declared:",
         "",
     ]
     return "\n".join(lines) + "\n" + conformance_matrix()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from operator import methodcaller
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -64,9 +65,11 @@ class _AnyText(TypeDecorator[str]):
         return as_text(value) if isinstance(value, bytes) else value
 
 
-def as_text(value: bytes) -> str:
-    """The text in UTF-8 that ``value`` should be. ``decode`` of an envelope refuses what is none."""
-    return value.decode(errors="surrogateescape")
+as_text: Final[Callable[[bytes], str]] = methodcaller("decode", "utf-8", "surrogateescape")
+"""The text in UTF-8 that some bytes should be. ``decode`` of an envelope refuses what is none.
+
+Without Python code of its own: it is called for every text that is read.
+"""
 
 
 def as_shown(text: str) -> str:

@@ -50,6 +50,10 @@ class NotifySignals:
         """NOTIFY, at the commit of the transaction."""
         connection.execute(_NOTIFY, {"text": text})
 
+    def announce_now(self, connection: Connection, text: str) -> None:
+        """NOTIFY, at a commit that does not wait for the disk: it would be written to be forgotten."""
+        connection.execute(_NOTIFY_NOW, {"text": text})
+
     def end(self) -> None:
         """Let ``hear`` end, now and from now on. For any thread."""
         with self._lock:
@@ -92,4 +96,6 @@ class NotifySignals:
             self._connection = None
 
 
-_NOTIFY: Final = sa.select(sa.func.pg_notify(_CHANNEL, sa.bindparam("text", type_=sa.Text())))
+_NOTIFYING: Final = sa.func.pg_notify(_CHANNEL, sa.bindparam("text", type_=sa.Text()))
+_NOTIFY: Final = sa.select(_NOTIFYING)
+_NOTIFY_NOW: Final = sa.select(sa.func.set_config("synchronous_commit", "off", sa.true()), _NOTIFYING)  # in this order

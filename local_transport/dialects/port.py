@@ -43,10 +43,29 @@ class Batch(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Keyed:
+    """A change in steps, for a database on which returning rows takes long and nobody else can change them meanwhile.
+
+    ``find`` selects from one column the keys of the rows that a change is to meet; ``change``, without RETURNING, meets
+    those whose ``key`` is among them, and that are ``within``. What follows is made before a deletion, so it must rely
+    on the rows neither being gone nor being there.
+    """
+
+    find: sa.Select[Any]
+    key: sa.Column[Any]
+    within: sa.ColumnElement[bool]
+    change: Callable[[sa.ColumnElement[bool]], sa.Update | sa.Delete]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change with RETURNING, the changes that follow from the rows it returned, and what is read about them."""
+    """A change with RETURNING, the changes that follow from the rows it returned, and what is read about them.
+
+    ``keyed`` is the same change in steps, where it is worth it.
+    """
 
     change: UpdateBase
+    keyed: Keyed | None = None
     then: Sequence[Callable[[FromClause], UpdateBase]] = ()
     read: Callable[[FromClause], sa.Select[Any] | sa.CompoundSelect[Any]] | None = None
 
@@ -67,6 +86,21 @@ class Plan(Protocol):
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
         """Make the change; answers what is read, or the rows that were changed."""
+
+
+class SharingPlan(Protocol):
+    """A ``Change`` made ready to run by itself, as quickly as can be, while the topology is kept as it is.
+
+    It sees everything that was committed before it had the topology's lock. Its parameters are values that the driver
+    takes, and times.
+    """
+
+    def run(self, engine: Engine, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
+        """Make the change, durable at the end; answers what is read about it, as the driver gives it.
+
+        It waits for no lock longer than ``LOCK_SECONDS``. ``None``: it cannot be run here, or met a key that is taken,
+        and nothing was done. Raises the driver's own errors, and ``TransportUnavailable``.
+        """
 
 
 class Statement:
@@ -123,6 +157,9 @@ class Signals(Protocol):
     def announce(self, connection: Connection, text: str) -> None:
         """Have every process hear ``text`` once the transaction of ``connection`` is committed."""
 
+    def announce_now(self, connection: Connection, text: str) -> None:
+        """Have every process hear ``text``, by a connection that is for ``reading`` and did nothing else."""
+
     def end(self) -> None:
         """Let ``hear`` end, now and from now on. For any thread."""
 
@@ -163,6 +200,9 @@ class Dialect(Protocol):
 
     def plan(self, change: Change | Choice) -> Plan:
         """``change`` made ready."""
+
+    def sharing_plan(self, change: Change) -> SharingPlan:
+        """``change`` made ready to be run by itself."""
 
     def insert(self, table: sa.Table) -> Insert:
         """An insert that can say what to do on conflict."""

@@ -11,7 +11,6 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.abc import PQGen
 from psycopg.conninfo import make_conninfo, timeout_from_conninfo
-from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext
@@ -30,8 +29,10 @@ from local_transport.dialects.advisory import (
     TRY_TO_SWEEP,
     publishing_locks,
 )
+from local_transport.dialects.arrays import Texts, TextsDumper, array_of, array_parameter
 from local_transport.dialects.health import Finding, Limits
 from local_transport.dialects.listening import NotifySignals
+from local_transport.dialects.pipelining import Pipelined
 from local_transport.dialects.port import (
     NO_TRANSACTION,
     Batch,
@@ -41,6 +42,7 @@ from local_transport.dialects.port import (
     Insert,
     Plan,
     Rows,
+    SharingPlan,
     Signals,
     Statement,
     wakeups_are_on,
@@ -109,28 +111,30 @@ class _UnnestBatch:
     """Rows as one array for each column."""
 
     def __init__(self, name: str, columns: Columns) -> None:
-        self._names = [f"{name}_{column}" for column in columns]
-        arrays = [
-            sa.bindparam(parameter, type_=postgresql.ARRAY(kind))
-            for parameter, kind in zip(self._names, columns.values(), strict=True)
-        ]
+        self._kinds = {f"{name}_{column}": kind for column, kind in columns.items()}
+        arrays = [array_parameter(parameter, kind) for parameter, kind in self._kinds.items()]
         shape = [sa.column(column, kind) for column, kind in columns.items()]
         self.rows: FromClause = sa.func.unnest(*arrays).table_valued(*shape).render_derived(name=name)
 
     def bind(self, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
-        columns = list(zip(*rows, strict=True)) or [()] * len(self._names)
-        return {name: list(values) for name, values in zip(self._names, columns, strict=True)}
+        columns = list(zip(*rows, strict=True)) or [()] * len(self._kinds)
+        found = zip(self._kinds.items(), columns, strict=True)
+        return {name: array_of(kind, values) for (name, kind), values in found}
+
+
+def _in_one(planned: Change | Choice) -> sa.Select[Any] | sa.CompoundSelect[Any]:
+    """A change and all that follows as one statement with common table expressions."""
+    change = planned if isinstance(planned, Change) else planned.change(planned.choose.cte("chosen"))
+    changed = change.change.cte("changed")
+    read = sa.select(changed) if change.read is None else change.read(changed)
+    return read.add_cte(*(follow(changed).cte(f"then_{i}") for i, follow in enumerate(change.then)))
 
 
 class _OneStatement:
-    """A change and all that follows as one statement with common table expressions."""
+    """A plan as one statement."""
 
     def __init__(self, planned: Change | Choice) -> None:
-        change = planned if isinstance(planned, Change) else planned.change(planned.choose.cte("chosen"))
-        changed = change.change.cte("changed")
-        read = sa.select(changed) if change.read is None else change.read(changed)
-        follows = [follow(changed).cte(f"then_{i}") for i, follow in enumerate(change.then)]
-        self._statement = Statement(read.add_cte(*follows), _SQL)
+        self._statement = Statement(_in_one(planned), _SQL)
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
         return self._statement.run(connection, parameters).all()
@@ -170,7 +174,7 @@ class PostgreSql:
 
         @event.listens_for(engine, "handle_error")
         def _give_up(context: ExceptionContext) -> None:
-            if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+            if _is_stuck(context.original_exception):
                 context.is_disconnect = True  # the pool makes new connections, to where writes are taken by now
 
         @event.listens_for(engine, "do_connect")
@@ -181,7 +185,7 @@ class PostgreSql:
 
         @event.listens_for(engine, "connect")
         def _prepare(connection: psycopg.Connection[Any], _entry: object) -> None:
-            connection.adapters.register_dumper(list, ListBinaryDumper)  # as text, every quote in a body is escaped
+            connection.adapters.register_dumper(Texts, TextsDumper)
 
         @event.listens_for(engine, "first_connect")
         def _look(connection: psycopg.Connection[tuple[str]], _entry: object) -> None:
@@ -238,6 +242,12 @@ class PostgreSql:
         """The change, made ready."""
         return _OneStatement(change)
 
+    def sharing_plan(self, change: Change) -> SharingPlan:
+        """The change, made ready to be run in a pipeline."""
+        share = SHARE_TOPOLOGY.compile(dialect=_SQL, compile_kwargs={"literal_binds": True})
+        statements = (str(share), str(_in_one(change).compile(dialect=_SQL)))
+        return Pipelined(statements, lambda: self._reads_committed, _is_stuck)
+
     def insert(self, table: sa.Table) -> Insert:
         """An insert with ON CONFLICT."""
         return postgresql.insert(table)
@@ -290,6 +300,11 @@ class PostgreSql:
     def examine(self, connection: Connection, limits: Limits) -> list[Finding]:
         """Settings, dead rows, snapshots that are held open."""
         return list(postgresql_health.examine(connection, limits))
+
+
+def _is_stuck(error: BaseException) -> bool:
+    """Whether the connection is of no use although it is open: its server takes no writes any more."""
+    return getattr(error, "sqlstate", None) == _READ_ONLY
 
 
 _READ_ONLY: Final = "25006"  # a server that lost its role, and kept its connections

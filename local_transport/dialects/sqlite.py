@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
@@ -18,12 +17,10 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
-from sqlalchemy.sql import visitors
 from sqlalchemy.sql.dml import UpdateBase
-from sqlalchemy.sql.selectable import FromClause
 
 from local_transport.dialects import sqlite_health
-from local_transport.dialects.columns import as_text, milliseconds
+from local_transport.dialects.columns import as_text
 from local_transport.dialects.health import Finding, Limits
 from local_transport.dialects.port import (
     LOCK_SECONDS,
@@ -34,89 +31,20 @@ from local_transport.dialects.port import (
     Columns,
     Insert,
     Plan,
-    Rows,
+    SharingPlan,
     Signals,
     Statement,
     wakeups_are_on,
 )
+from local_transport.dialects.sqlite_plans import SQL, JsonBatch, SeveralStatements, SharingStatements, is_stuck
 from local_transport.dialects.watching import FileSignals
 from towpath.errors import TransportUnavailable, UnknownTransport
 
-_SQL: Final = sqlite.dialect()
 _OLDEST_SQLITE: Final = (3, 35, 0)  # RETURNING
 _SYNCHRONOUS: Final = ("FULL", "NORMAL")
 _DEFECTS: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_MISUSE)
-# A connection that was opened while its file was read-only stays so, and one whose file failed may be of no more use.
-_STUCK: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _IMMEDIATE: Final = "towpath_immediate"
 _BECOME_WRITER: Final = sa.delete(sa.table("towpath_topology")).where(sa.false())
-
-
-class _JsonBatch:
-    """Rows as one JSON array of arrays; ``only`` some of the columns, where not all are read."""
-
-    def __init__(self, name: str, columns: Columns, only: Collection[str] | None = None) -> None:
-        self._name = f"{name}_rows"
-        each = sa.func.json_each(sa.bindparam(self._name, type_=sa.Text())).table_valued("value", name=f"{name}_each")
-        values = [
-            sa.type_coerce(sa.func.json_extract(each.c.value, sa.literal_column(f"'$[{i}]'")), kind).label(column)
-            for i, (column, kind) in enumerate(columns.items())
-            if only is None or column in only
-        ]
-        rows = sa.select(*values).select_from(each)
-        # Materialized, or a join would parse every row of JSON again for every row of the other side.
-        self.rows: FromClause = rows.cte(name).prefix_with("MATERIALIZED")
-
-    def bind(self, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
-        text = json.dumps([list(row) for row in rows], ensure_ascii=False, separators=(",", ":"), default=milliseconds)
-        return {self._name: text}
-
-
-class _SeveralStatements:
-    """A change, then each statement that follows, in one transaction that locks out every other writer."""
-
-    def __init__(self, planned: Change | Choice) -> None:
-        self._choose: Statement | None = None
-        if isinstance(planned, Change):
-            change = planned
-        else:
-            self._chosen = _JsonBatch("chosen", _kinds(planned.choose.exported_columns))
-            self._choose = Statement(planned.choose, _SQL)
-            change = planned.change(self._chosen.rows)
-        columns = _kinds(change.change.exported_columns)
-        self._changed = _JsonBatch("changed", columns)
-        self._change = Statement(change.change, _SQL)
-        self._then = [_reading("changed", columns, follow) for follow in change.then]
-        self._read = None if change.read is None else _reading("changed", columns, change.read)
-
-    def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
-        known = dict(parameters)
-        if self._choose is not None:
-            known |= self._chosen.bind(self._choose.run(connection, known))
-        changed = self._change.run(connection, known).all()
-        if not changed and self._choose is None:
-            return changed
-        known |= self._changed.bind(changed)
-        for statement in self._then:
-            statement.run(connection, known)
-        return changed if self._read is None else self._read.run(connection, known).all()
-
-
-def _reading(
-    name: str, columns: Columns, make: Callable[[FromClause], UpdateBase | sa.Select[Any] | sa.CompoundSelect[Any]]
-) -> Statement:
-    """The statement that ``make`` makes of a batch without the columns that it does not read.
-
-    Each would be one more value to be found in JSON for every row.
-    """
-    whole = _JsonBatch(name, columns)
-    known: set[Any] = set(whole.rows.c)
-    read = {column.key for column in known & set(visitors.iterate(make(whole.rows)))}
-    return Statement(make(_JsonBatch(name, columns, read or set(columns)).rows), _SQL)
-
-
-def _kinds(columns: Iterable[sa.ColumnElement[Any]]) -> Columns:
-    return {str(column.key): column.type for column in columns}
 
 
 class Sqlite:
@@ -152,7 +80,7 @@ class Sqlite:
 
         @event.listens_for(engine, "handle_error")
         def _give_up(context: ExceptionContext) -> None:
-            if getattr(context.original_exception, "sqlite_errorcode", 0) & 0xFF in _STUCK:
+            if is_stuck(context.original_exception):
                 context.is_disconnect = True  # the pool makes new connections
 
         @event.listens_for(engine, "begin")
@@ -192,25 +120,34 @@ class Sqlite:
     @contextmanager
     def writing(self, engine: Engine) -> Iterator[Connection]:
         """A transaction that begins as the writer: BEGIN IMMEDIATE."""
+        immediate = {_IMMEDIATE: True}
+        with self._turn(), engine.connect() as connection, connection.execution_options(**immediate).begin():
+            yield connection
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
         if not self._writer.acquire(timeout=LOCK_SECONDS):
             raise TransportUnavailable("another thread of this process is writing to the database for too long")
         try:
-            with engine.connect() as connection, connection.execution_options(**{_IMMEDIATE: True}).begin():
-                yield connection
+            yield
         finally:
             self._writer.release()
 
     def batch(self, name: str, columns: Columns) -> Batch:
         """Rows as parameters."""
-        return _JsonBatch(name, columns)
+        return JsonBatch(name, columns)
 
     def statement(self, statement: sa.Select[Any] | UpdateBase) -> Statement:
         """The statement, made ready."""
-        return Statement(statement, _SQL)
+        return Statement(statement, SQL)
 
     def plan(self, change: Change | Choice) -> Plan:
         """The change, made ready."""
-        return _SeveralStatements(change)
+        return SeveralStatements(change)
+
+    def sharing_plan(self, change: Change) -> SharingPlan:
+        """The change, made ready."""
+        return SharingStatements(change, self._turn)
 
     def insert(self, table: sa.Table) -> Insert:
         """An insert with ON CONFLICT."""

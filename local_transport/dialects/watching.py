@@ -53,6 +53,9 @@ class FileSignals:
     def announce(self, connection: Connection, text: str) -> None:
         """Nothing to do: the commit itself is seen."""
 
+    def announce_now(self, connection: Connection, text: str) -> None:
+        """Nothing to do either."""
+
     def end(self) -> None:
         """Let ``hear`` end, now and from now on. For any thread."""
         self._ended = True

@@ -8,9 +8,10 @@ import pytest
 from bundling.build import BundleRequest, build
 from bundling.target import host_target
 from tests.conformance.harness import FUNCTION, DatabaseHarness, LambdaHarness, PolledHarness
+from tests.conformance.local_mapping import LocalMappingHarness
 from tests.servers.postgres import fresh_database
 
-TRANSPORTS = ("sqlite", "postgresql", "aws-worker", "aws-lambda")
+TRANSPORTS = ("sqlite", "postgresql", "aws-worker", "aws-lambda", "local-mapping")
 
 
 def pytest_configure(config):
@@ -51,6 +52,8 @@ def opened(transport, request, folder, environment):
             yield DatabaseHarness(name="postgresql", url=url, folder=folder, environment=environment)
     elif transport == "aws-worker":
         yield PolledHarness(aws=request.getfixturevalue("aws"), folder=folder, environment=environment)
+    elif transport == "local-mapping":
+        yield LocalMappingHarness(folder=folder, environment=environment)
     else:
         aws, zip_path = request.getfixturevalue("aws"), request.getfixturevalue("scripted_zip")
         yield LambdaHarness(aws=aws, zip_path=zip_path, folder=folder, environment=environment)

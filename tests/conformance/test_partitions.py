@@ -14,14 +14,15 @@ from towpath.operating import Pace, Selection, Warrant
 WARRANT = Warrant(actor="suite", reason="the case says so")
 DATABASES = ("sqlite", "postgresql")
 AWS = ("aws-worker", "aws-lambda")
+MAPPING = "local-mapping"
 LACKS_ORDERED = pytest.mark.skip(reason="needs the capability ordered, which no queue of AWS has")
-NOT_YET = pytest.mark.skip(reason="exclusive keys on AWS are not part of this suite yet")
+NOT_YET = pytest.mark.skip(reason="shows exclusive keys in tests/unit/test_lambda_lanes.py")
 
 on_ordered = pytest.mark.parametrize(
-    "harness", [*DATABASES, *(pytest.param(name, marks=LACKS_ORDERED) for name in AWS)], indirect=True
+    "harness", [*DATABASES, *(pytest.param(name, marks=LACKS_ORDERED) for name in (*AWS, MAPPING))], indirect=True
 )
 on_exclusive = pytest.mark.parametrize(
-    "harness", [*DATABASES, *(pytest.param(name, marks=NOT_YET) for name in AWS)], indirect=True
+    "harness", [*DATABASES, "aws-worker", pytest.param("aws-lambda", marks=NOT_YET), MAPPING], indirect=True
 )
 
 

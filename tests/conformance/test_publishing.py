@@ -21,7 +21,7 @@ TWO_TOPICS = {
 }
 ID = "01890000-0000-7000-8000-000000000001"
 MINUTE = timedelta(minutes=1)
-no_ledger = on_databases("has deduplication keys only with the ledger, which is not built yet")
+no_ledger = on_databases("shows it in tests/unit/test_aws_ledger.py, on DynamoDB, which this LocalStack lacks")
 
 
 def published(running, topic, *messages):

@@ -17,6 +17,7 @@ import pytest
 
 from tests.conformance.conftest import TRANSPORTS, opened
 from tests.conformance.harness import PATIENCE, Observation, WorkerRunning
+from tests.conformance.needs import FUNCTIONS
 from tests.conformance.needs import TRANSPORTS as CAPABILITIES
 from towpath import NewMessage
 
@@ -69,7 +70,10 @@ class Lived:
     scope="module",
     params=[
         *TRANSPORTS[:3],
-        pytest.param("aws-lambda", marks=pytest.mark.skip(reason="aws-lambda has no worker that could be stopped")),
+        *(
+            pytest.param(name, marks=pytest.mark.skip(reason=f"{name} has no worker that could be stopped"))
+            for name in FUNCTIONS
+        ),
     ],
 )
 def lived(request, tmp_path_factory) -> Lived:

@@ -1,10 +1,12 @@
 """Functions over a fake SQS client, and the events and context that Lambda would call them with."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 
 from lambda_runtime.environment import Environment
-from lambda_runtime.factory import function_for
+from lambda_runtime.factory import Extras, function_for
 from towpath.backoff import BackOff
 from towpath.function_settings import FunctionSettings
 from towpath.handler import inspected
@@ -32,8 +34,8 @@ def record(n, body, *, receives=1, group=None):
     }
 
 
-def made(process, sqs, *, publish=None, fifo=False, concurrency=10, timeout_seconds=60, **policy):
-    """What Lambda would call, made of ``process``."""
+def function(process, sqs, *, fifo=False, concurrency=10, timeout_seconds=60, extras=None, **policy):
+    """The function made of ``process``. ``policy`` may also have what ``sqs_handler`` takes."""
     known = {"subscription": "documents.convert", "topic": "documents.process", "handler": None}
     rules = SubscriptionPolicy(**known | {"backoff": BackOff(base_seconds=10, max_seconds=900)} | policy)
     settings = FunctionSettings(policy=rules, fifo=fifo, concurrency=concurrency, timeout_seconds=timeout_seconds)
@@ -41,7 +43,43 @@ def made(process, sqs, *, publish=None, fifo=False, concurrency=10, timeout_seco
     environment = Environment(
         settings=settings, queue_url=QUEUE + suffix, dead_letter_queue_url=DEAD + suffix, endpoint=None
     )
-    return function_for(environment, inspected(process), publish, lambda: sqs).handle
+    client = sqs if isinstance(sqs, FunctionType) else lambda: sqs
+    return function_for(environment, inspected(process), Extras(**extras or {}), client)
+
+
+def made(process, sqs, *, publish=None, **options):
+    """What Lambda would call, made of ``process``."""
+    return function(process, sqs, extras={"publish": publish}, **options).handle
+
+
+class Timed:
+    """A function whose clock and watch are the test's: ``pass_by`` moves time on and has done what is due by then."""
+
+    def __init__(self, process, sqs, **options):
+        self.now = 0.0
+        self.ended_with = []
+        self.end_process = self.ended_with.append
+        self.watched = None
+        extras = options.pop("extras", {}) | {"end_process": self._end}
+        real = function(process, sqs, extras=extras, **options)
+        equipment = replace(real.equipment, seconds=lambda: self.now, watch=self)
+        self.handle = replace(real, equipment=equipment).handle
+
+    def _end(self, code):
+        self.end_process(code)
+
+    def begin(self, watched):
+        assert self.watched is None
+        self.watched = watched
+
+    def end(self, watched):
+        assert self.watched is watched
+        self.watched = None
+
+    def pass_by(self, seconds):
+        self.now += seconds
+        while self.watched is not None and self.watched.due_at() <= self.now:
+            self.watched.act(self.now)
 
 
 def failed(response):
@@ -52,10 +90,12 @@ def failed(response):
 
 
 class LambdaContext:
-    """Lambda's context with so many milliseconds left: one number for each question, the last one from then on."""
+    """Lambda's context with so many milliseconds left."""
 
-    def __init__(self, *remaining):
-        self._remaining = list(remaining)
+    aws_request_id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
+
+    def __init__(self, remaining):
+        self._remaining = remaining
 
     def get_remaining_time_in_millis(self):
-        return self._remaining.pop(0) if len(self._remaining) > 1 else self._remaining[0]
+        return self._remaining

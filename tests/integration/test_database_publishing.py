@@ -3,7 +3,7 @@
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from local_transport.applied import TopologyReader
 from local_transport.connections import Database
+from local_transport.dialects.columns import MESSAGE_ID, Moment
 from local_transport.publishing import DatabasePublisher
 from local_transport.tables import deduplication, delivery, message
 from tests.servers.clock import advance
@@ -22,6 +23,7 @@ from towpath.settlement import Completion
 
 ID_1, ID_2 = "01890000-0000-7000-8000-000000000001", "01890000-0000-7000-8000-000000000002"
 NOW = timedelta(0)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def bodies(transport, subscription="convert"):
@@ -351,3 +353,20 @@ def test_what_was_published_although_the_answer_was_lost_is_a_duplicate_with_the
         assert outcomes(transport.publish("documents", again)) == ["duplicate"] * 2
     assert counts(database_url, message) == [3]
     losing.close()
+
+
+ODD = 'a"\\{},NULL\n\x01é\N{ROCKET}'
+BATCH = {"number": sa.BigInteger(), "text": sa.Text(), "id": MESSAGE_ID, "time": Moment(), "flag": sa.Boolean()}
+ROWS = [(2**62, ODD, ID_1, NOON, True), (None, None, None, None, None), (-1, "", ID_2, NOON.replace(year=1), False)]
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS[1:2], []])
+def test_rows_of_a_batch_come_to_the_server_as_they_are_whoever_made_the_connection(postgres_url, rows):
+    with closing(Database(postgres_url)) as database:
+        batch = database.dialect.batch("rows", BATCH)
+        read = database.dialect.statement(sa.select(batch.rows))
+        callers = sa.create_engine(database.engine.url)
+        for engine in (database.engine, callers):
+            with engine.begin() as connection:
+                assert [tuple(row) for row in read.run(connection, batch.bind(rows))] == rows
+        callers.dispose()

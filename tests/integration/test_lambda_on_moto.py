@@ -10,7 +10,7 @@ from moto import mock_aws
 from aws_transport.dead_letter import NOTE_ATTRIBUTE, read_note
 from aws_transport.settlement import ClientOnFirstUse
 from lambda_runtime.environment import Environment
-from lambda_runtime.factory import function_for
+from lambda_runtime.factory import Extras, function_for
 from tests.fakes.lambdas import failed
 from towpath import FatalError, Retry
 from towpath.function_settings import FunctionSettings
@@ -79,7 +79,7 @@ def test_an_event_from_a_real_queue_is_settled_as_its_handler_says(sqs, suffix):
             endpoint=None,
         ),
         inspected(process),
-        None,
+        Extras(),
         ClientOnFirstUse(None, connections=3),
     ).handle
 

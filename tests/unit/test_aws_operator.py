@@ -13,7 +13,8 @@ from aws_transport.bindings import SubscriptionBinding
 from aws_transport.consumer import SqsConsumer
 from aws_transport.operator import SqsOperator
 from aws_transport.settlement import SqsSettler
-from towpath.errors import TransportRejected, TransportUnavailable
+from towpath.envelope import Sources
+from towpath.errors import InvalidSelection, TransportRejected, TransportUnavailable
 from towpath.resolve import resolve
 from towpath.settlement import SubscriptionPolicy
 from towpath.topology import parse_topology
@@ -41,7 +42,10 @@ class Clock:
 
 @dataclass
 class FakeSqs:
-    """Hands out what it is given, one answer a call, and keeps what was asked. An exception is raised."""
+    """Hands out what it is given, one answer a call, and keeps what was asked. An exception is raised.
+
+    The queue of what SNS could not deliver is empty.
+    """
 
     answers: list[Any] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -50,6 +54,8 @@ class FakeSqs:
     refuse_giving_back: Exception | None = None
 
     def receive_message(self, **request: Any) -> dict[str, Any]:
+        if request["QueueUrl"] == "failed":
+            return {}
         self.asked.append(request)
         self.on_receive()
         answer = self.answers.pop(0) if self.answers else []
@@ -80,7 +86,11 @@ def dead(number: int, **changes: Any) -> dict[str, Any]:
 
 def operator(sqs: FakeSqs, clock: Clock | None = None) -> SqsOperator:
     return SqsOperator(
-        subscriptions=MANIFEST.subscriptions, bindings={NAME: BINDING}, client=sqs, clock=clock or Clock()
+        topics=MANIFEST.topics,
+        subscriptions=MANIFEST.subscriptions,
+        bindings={NAME: BINDING},
+        client=sqs,
+        sources=Sources(clock=clock or Clock(), random_bytes=bytes),
     )
 
 
@@ -92,20 +102,36 @@ def aws_error(code: str, status: int) -> ClientError:
 def test_all_that_was_looked_at_is_given_back_at_once() -> None:
     sqs = FakeSqs([[dead(n) for n in range(10)], [dead(n) for n in range(10, 13)]])
     entries = operator(sqs).dead_letters(NAME, 100)
-    assert [entry.delivery_id for entry in entries] == [f"m{n}" for n in range(13)]
+    assert [entry.delivery_id for entry in entries] == [f"{NAME}/m{n}" for n in range(13)]
     assert sqs.given_back == [(f"h{n}", 0) for n in range(13)]
-    assert {(r["QueueUrl"], r["VisibilityTimeout"]) for r in sqs.asked} == {("dead", 30)}
+    assert {(r["QueueUrl"], r["VisibilityTimeout"]) for r in sqs.asked} == {("dead", 120)}
 
 
-def test_no_more_is_received_than_is_wanted() -> None:
-    sqs = FakeSqs([[dead(n) for n in range(10)], [dead(n) for n in range(10, 12)]])
-    assert len(operator(sqs).dead_letters(NAME, 12)) == 12
-    assert [request["MaxNumberOfMessages"] for request in sqs.asked] == [10, 2]
+def test_a_page_ends_with_a_cursor_that_the_next_one_goes_on_from() -> None:
+    shown = [[dead(n) for n in (7, 3, 5)], [dead(n) for n in (1, 6)]]
+    first = operator(FakeSqs(list(shown))).dead_letters(NAME, 2)
+    second = operator(FakeSqs(list(shown))).dead_letters(NAME, 2, first.cursor)
+    third = operator(FakeSqs(list(shown))).dead_letters(NAME, 2, second.cursor)
+    pages = [[entry.delivery_id for entry in page] for page in (first, second, third)]
+    assert pages == [[f"{NAME}/m1", f"{NAME}/m3"], [f"{NAME}/m5", f"{NAME}/m6"], [f"{NAME}/m7"]]
+    assert third.cursor is None
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "2026-01-01T00:00:00~m1", "~m1", "2026-01-01T00:00:00+00:00"])
+def test_what_is_no_cursor_is_refused(cursor: str) -> None:
+    with pytest.raises(InvalidSelection, match="no cursor"):
+        operator(FakeSqs()).dead_letters(NAME, 2, cursor)
+
+
+def test_what_comes_twice_in_a_pass_is_listed_once_and_given_back_by_its_newest_handle() -> None:
+    sqs = FakeSqs([[dead(1)], [dead(1, ReceiptHandle="newer"), dead(2)]])
+    assert [entry.delivery_id for entry in operator(sqs).dead_letters(NAME, 9)] == [f"{NAME}/m1", f"{NAME}/m2"]
+    assert sqs.given_back == [("newer", 0), ("h2", 0)]
 
 
 def test_dead_letters_are_listed_oldest_first() -> None:
     sqs = FakeSqs([[dead(3), dead(1)], [dead(2)]])
-    assert [entry.delivery_id for entry in operator(sqs).dead_letters(NAME, 10)] == ["m1", "m2", "m3"]
+    assert [entry.delivery_id for entry in operator(sqs).dead_letters(NAME, 10)] == [f"{NAME}/m{n}" for n in (1, 2, 3)]
 
 
 def test_looking_ends_before_the_first_message_comes_back_by_itself() -> None:
@@ -129,7 +155,7 @@ def test_a_fault_while_looking_still_gives_back_what_was_seen() -> None:
 def test_what_cannot_be_given_back_is_listed_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     sqs = FakeSqs([[dead(1)]], refuse_giving_back=aws_error("InternalError", 500))
     assert len(operator(sqs).dead_letters(NAME, 10)) == 1
-    assert "come back in 30 s" in caplog.text
+    assert "come back in 120 s" in caplog.text
 
 
 def test_what_sqs_moved_itself_says_so_with_the_receives_it_allowed() -> None:
@@ -153,7 +179,7 @@ def test_a_note_without_a_time_zone_is_read_as_utc() -> None:
     note = {"reason": "r", "error": "e", "attempts": 1, "time": "2026-01-01T00:00:00", "source_queue": "q"}
     attributes = {"towpath-dead-letter": {"DataType": "String", "StringValue": json.dumps(note)}}
     entries = operator(FakeSqs([[dead(2, MessageAttributes=attributes), dead(1)]])).dead_letters(NAME, 2)
-    assert [entry.delivery_id for entry in entries] == ["m2", "m1"]
+    assert [entry.delivery_id for entry in entries] == [f"{NAME}/m2", f"{NAME}/m1"]
 
 
 # --- Receiving -------------------------------------------------------------------------------------------------

@@ -128,11 +128,11 @@ def test_a_key_that_sqs_would_refuse_becomes_its_hash(key: str) -> None:
 def test_batches_hold_ten_messages_and_what_sns_takes_in_bytes() -> None:
     sns = FakeSns()
     publisher(sns).publish("steps", [NewMessage(payload=n) for n in range(21)])
-    assert [len(call) for call in sns.calls] == [10, 10, 1]
+    assert sorted(len(call) for call in sns.calls) == [1, 10, 10]
     sns.calls.clear()
     sizes = [200_000, 60_000, 10_000, 100, 255_000]
     publisher(sns).publish("steps", [NewMessage(payload="x" * size) for size in sizes])
-    assert [len(call) for call in sns.calls] == [2, 2, 1]
+    assert sorted(len(call) for call in sns.calls) == [1, 2, 2]
     for call in sns.calls:
         assert sum(len(entry["Message"].encode()) for entry in call) <= 262_144
 
@@ -141,7 +141,7 @@ def test_attributes_count_towards_the_size_of_a_batch() -> None:
     sns = FakeSns()
     heavy = {f"a{n}": ["y" * 256] * 50 for n in range(4)}  # 51 KB, in the envelope and again beside it
     publisher(sns).publish("steps", [NewMessage(payload=n, attributes=heavy) for n in range(3)])
-    assert [len(call) for call in sns.calls] == [2, 1]
+    assert sorted(len(call) for call in sns.calls) == [1, 2]
 
 
 def test_a_standard_topic_gets_its_batches_side_by_side() -> None:
@@ -173,7 +173,6 @@ def test_a_standard_topic_gets_its_batches_side_by_side() -> None:
         ("plain", NewMessage(payload=1, attributes={"tags": ["a", "\uffff"]}), "InvalidAttributes", "'tags' holds"),
         ("plain", NewMessage(payload=1, deliver_after=NOW), "DelayUnsupported", "deliver_after"),
         ("plain", NewMessage(payload=1, deduplication_key="k"), "InvalidDeduplication", "deduplication = true"),
-        ("ledger", NewMessage(payload=1, deduplication_key="k"), "InvalidDeduplication", "leave the key out"),
         ("small", NewMessage(payload="x" * 1024), "PayloadTooLarge", "claim check"),
     ],
 )

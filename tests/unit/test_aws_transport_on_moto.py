@@ -1,6 +1,7 @@
 """The AWS transport through boto3's real calls, on moto in this process."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,8 +16,15 @@ from aws_transport.consumer import SqsConsumer
 from aws_transport.transport import CAPABILITIES, AwsTransport
 from tests.servers.provision import provisioned
 from towpath import connect
-from towpath.errors import InvalidTransportUrl, SubscriptionNotFound, TransportRejected, TransportUnavailable
+from towpath.errors import (
+    InvalidBindings,
+    InvalidTransportUrl,
+    SubscriptionNotFound,
+    TransportRejected,
+    TransportUnavailable,
+)
 from towpath.message import NewMessage
+from towpath.operating import Pace, Selection, Warrant
 from towpath.resolve import resolve
 from towpath.settlement import Completion, DeadLettering, Delivery, Failure, Settled
 from towpath.topology import parse_topology
@@ -71,8 +79,9 @@ def transport(variables: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[AwsTran
 def offline(variables: pytest.MonkeyPatch, tmp_path: Path) -> AwsTransport:
     """A transport whose bindings name nothing real: for what can be said without a call."""
     manifest = resolve(parse_topology(TOPOLOGY), "unit")
-    urls = ("queue_url", "queue_arn", "dead_letter_queue_url", "delivery_failure_queue_url")
-    binding = SubscriptionBinding(**dict.fromkeys(urls, "http://127.0.0.1:9/1/none"))
+    urls = ("queue_url", "dead_letter_queue_url", "delivery_failure_queue_url")
+    arn = "arn:aws:sqs:eu-west-1:1:none"
+    binding = SubscriptionBinding(**dict.fromkeys(urls, "http://127.0.0.1:9/1/none"), queue_arn=arn)
     bindings = Bindings(
         topics={"letters": TopicBinding(arn="arn:aws:sns:eu-west-1:1:none", fifo=False)},
         subscriptions={name: binding for name, s in manifest.subscriptions.items() if s.aws is not None},
@@ -202,6 +211,52 @@ def test_a_queue_that_was_deleted_is_refused_as_no_passing_fault(transport: AwsT
             call()
 
 
+def test_a_topic_that_is_deployed_after_the_producer_is_found_by_the_next_call(
+    transport: AwsTransport, tmp_path: Path
+) -> None:
+    path = tmp_path / "bindings.json"
+    complete = path.read_text()
+    path.write_text(Bindings(topics={}, subscriptions={}).to_json())
+    producer = connect("aws://eu-west-1", transport.manifest, bindings=path)
+    assert isinstance(producer, AwsTransport)
+    for text in (path.read_text(), "{", complete.replace("eu-west-1", "us-east-1")):
+        path.write_text(text)
+        (result,) = producer.publish("letters", [NewMessage(payload=1)])
+        assert (result.error.code, result.error.retryable) == ("TopicUnbound", True)
+    path.write_text(complete)
+    assert producer.publish("letters", [NewMessage(payload=1)])[0].status == "accepted"
+
+
+def test_bindings_of_another_region_or_of_other_topics_are_refused_with_all_mistakes(
+    offline: AwsTransport, tmp_path: Path
+) -> None:
+    path = tmp_path / "bindings.json"
+    with pytest.raises(
+        InvalidBindings, match=r"topics\.letters\.arn: is in eu-west-1, and .* names us-east-1"
+    ) as caught:
+        connect("aws://us-east-1", offline.manifest, bindings=path)
+    assert len(caught.value.mistakes) == 4
+    path.write_text(path.read_text().replace('"fifo": false', '"fifo": true'))
+    with pytest.raises(InvalidBindings, match=r"topics\.letters\.fifo: says FIFO, and the manifest standard"):
+        connect("aws://eu-west-1", offline.manifest, bindings=path)
+
+
+def test_boto3_tries_again_in_its_standard_mode_and_waits_for_no_answer_for_long(offline: AwsTransport) -> None:
+    for client, seconds in ((offline.clients.sns, 10), (offline.clients.sqs, 30)):
+        config = client.meta.config
+        assert (config.retries["mode"], config.connect_timeout, config.read_timeout) == ("standard", 5, seconds)
+
+
+def test_only_a_topic_with_a_ledger_makes_a_client_of_dynamodb(offline: AwsTransport) -> None:
+    assert offline.clients.ledger is None
+    topics = {"letters": {"deduplication": True}}
+    manifest = resolve(parse_topology({"name": "moto", "topics": topics}), "unit")
+    opened = connect("aws://eu-west-1", manifest)
+    assert isinstance(opened, AwsTransport)
+    assert opened.clients.ledger.meta.service_model.service_name == "dynamodb"
+    opened.close()
+
+
 def test_an_endpoint_that_does_not_answer_is_a_passing_fault(offline: AwsTransport) -> None:
     (result,) = offline.publish("letters", [NewMessage(payload=1)])
     assert result.error is not None
@@ -235,6 +290,22 @@ def test_calls_are_made_as_the_assumed_role(transport: AwsTransport, tmp_path: P
 def test_a_profile_that_does_not_exist_is_named(offline: AwsTransport) -> None:
     with pytest.raises(InvalidTransportUrl, match="no profile 'prod'"):
         connect("aws://eu-west-1?profile=prod", offline.manifest)
+
+
+def test_a_database_that_is_named_keeps_what_operators_do_on_aws(
+    transport: AwsTransport, variables: pytest.MonkeyPatch, sqlite_with_tables: Path, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{shutil.copy(sqlite_with_tables, tmp_path / 'audit.db')}"
+    variables.setenv("TOWPATH_AUDIT_DATABASE", url)
+    with connect("aws://eu-west-1", transport.manifest, bindings=tmp_path / "bindings.json") as opened:
+        opened.publish("letters", [NewMessage(payload=1)])
+        consumer = opened.consumer("letters.read")
+        consumer.dead_letter([DeadLettering(delivery=d, reason="unwanted") for d in consumer.receive(1, NOW)])
+        warrant = Warrant(actor="ada", reason="repaired")
+        assert opened.operator().replay(Selection(subscription="letters.read"), warrant, Pace()) == 1
+        (entry,) = opened.operator().audit(10)
+        assert (entry.actor, entry.action, entry.subject, entry.reason) == ("ada", "replay", "letters.read", "repaired")
+        assert entry.details["selection"] == {"subscription": "letters.read"}
 
 
 def test_the_transport_promises_only_what_sqs_does() -> None:

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from bundling.dependencies import Dependencies, read_lock
-from bundling.errors import UnusableProject, UvFailed, WheelMissing
+from bundling.dependencies import Dependencies
+from bundling.errors import BundleProblems, UnusableProject, UvFailed, WheelMissing
+from bundling.locks import read_resolution
 from bundling.project import Project
 from bundling.target import lambda_target
+from bundling.wheels import explained
 
 LOCK = """
 [[packages]]
@@ -58,7 +60,7 @@ def resolving(complaint: str, **wheels: str) -> None:
 
 def test_a_lock_is_read_into_pins_and_local_folders(tmp_path: Path) -> None:
     folder = tmp_path / "examples" / "quickstart"
-    resolution = read_lock(LOCK, folder)
+    resolution = read_resolution(LOCK, folder)
     assert resolution.pinned == (
         "six==1.17.0",
         f"mine @ {(folder / 'wheels/mine-1-py3-none-any.whl').as_uri()}",
@@ -68,13 +70,13 @@ def test_a_lock_is_read_into_pins_and_local_folders(tmp_path: Path) -> None:
 
 
 def test_a_project_without_dependencies_locks_nothing(tmp_path: Path) -> None:
-    assert read_lock("lock-version = '1.0'\n", tmp_path).pinned == ()
+    assert read_resolution("lock-version = '1.0'\n", tmp_path).pinned == ()
 
 
 def test_a_dependency_from_version_control_is_refused_by_name(tmp_path: Path) -> None:
     lock = '[[packages]]\nname = "mine"\nversion = "1"\nvcs = { type = "git", url = "https://example.org/mine" }\n'
     with pytest.raises(UnusableProject, match="mine comes from version control"):
-        read_lock(lock, tmp_path)
+        read_resolution(lock, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -120,3 +122,44 @@ def test_a_folder_without_static_metadata_is_named(complaint: str) -> None:
 def test_any_other_complaint_of_uv_is_passed_on() -> None:
     with pytest.raises(UvFailed, match=r"could not resolve /p/requirements\.txt for python3\.13 arm64: no network"):
         resolving("no network")
+
+
+class UvWithoutWheels:
+    """Resolves once everything that has no wheel is overridden away."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self.overrides: list[str] = []
+
+    def run(self, *arguments: str | Path, purpose: str, text: str = "") -> str:
+        if purpose.startswith("look for a wheel"):
+            raise UvFailed(f"uv could not {purpose}", "no")
+        self.overrides.append(text)
+        for name in self._names:
+            if name not in text:
+                raise UvFailed(
+                    f"uv could not {purpose}", f"Because {name}==1.0 has no usable wheels and you require {name}"
+                )
+        return ""
+
+
+def test_every_package_without_a_wheel_is_found_in_one_go() -> None:
+    uv = UvWithoutWheels("one", "two", "three")
+    project = Project(
+        folder=Path("/p"), requirements=Path("/p/pyproject.toml"), dependencies=frozenset(), is_package=False
+    )
+    with pytest.raises(BundleProblems) as caught:
+        Dependencies(uv=uv, project=project, target=lambda_target("python3.13", "arm64")).resolve()
+    assert [problem.requirement for problem in caught.value.problems] == ["one==1.0", "two==1.0", "three==1.0"]
+    assert (
+        uv.overrides[-1]
+        == "one ; sys_platform == 'never'\ntwo ; sys_platform == 'never'\nthree ; sys_platform == 'never'"
+    )
+
+
+@pytest.mark.parametrize("kind", ["A path", "A URL"])
+def test_a_wheel_for_another_platform_is_told_by_its_name(kind: str) -> None:
+    wheel = "fast-1.0-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
+    complaint = f"{kind} (wheels/{wheel}) dependency is incompatible with the current platform hint: more"
+    told = explained(lambda_target("python3.13", "arm64"), UvFailed("uv could not install", complaint))
+    assert f"but {wheel} is for cp311 on manylinux2014_x86_64; depend on wheels for that target" in str(told)

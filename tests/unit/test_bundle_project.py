@@ -38,6 +38,33 @@ def test_a_lock_comes_before_the_file_that_it_was_made_from(tmp_path: Path) -> N
     assert read_project(tmp_path).requirements == tmp_path / "requirements.txt"
 
 
+def test_locks_come_in_the_order_of_the_design(tmp_path: Path) -> None:
+    found = []
+    for name in ("pyproject.toml", "uv.lock", "pylock.toml", "requirements.txt"):
+        write(tmp_path, name)
+        found.append(read_project(tmp_path).requirements.name)
+    assert found == ["pyproject.toml", "uv.lock", "pylock.toml", "requirements.txt"]
+
+
+def test_a_member_of_a_workspace_has_the_workspaces_lock(tmp_path: Path) -> None:
+    workspace = '[tool.uv.workspace]\nmembers = ["apps/*"]\n'
+    write(tmp_path, "pyproject.toml", text=workspace)
+    write(tmp_path, "uv.lock", "apps/one/pyproject.toml", "elsewhere/pyproject.toml")
+    assert read_project(tmp_path / "apps/one").requirements == tmp_path / "uv.lock"
+    assert read_project(tmp_path / "elsewhere").requirements == tmp_path / "elsewhere/pyproject.toml"
+    write(tmp_path, "apps/one/requirements.txt")
+    assert read_project(tmp_path / "apps/one").requirements == tmp_path / "apps/one/requirements.txt"
+
+
+def test_the_dependencies_file_can_be_named(tmp_path: Path) -> None:
+    write(tmp_path, "requirements.txt", "uv.lock", "locks/pylock.lambda.toml", "setup.cfg")
+    for name in ("uv.lock", "locks/pylock.lambda.toml"):
+        assert read_project(tmp_path, tmp_path / name).requirements == tmp_path / name
+    for name in ("setup.cfg", "none.txt", "locks"):
+        with pytest.raises(UnusableProject, match=f"{name} is no dependencies file; name a file requirements"):
+            read_project(tmp_path, tmp_path / name)
+
+
 def test_a_project_says_what_it_asks_for_and_whether_it_is_a_package(tmp_path: Path) -> None:
     write(tmp_path, "pyproject.toml", text='[project]\ndependencies = ["Foo_Bar[x]>=1; os_name == \'nt\'", "six"]\n')
     assert read_project(tmp_path).dependencies == {"foo-bar", "six"}

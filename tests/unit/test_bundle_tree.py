@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from bundling.tree import entries, is_scrap, only_for_boto3, prune, tree_hash, weigh
+from bundling.tree import Weight, entries, is_scrap, only_for_boto3, owners, prune, tree_hash, weigh
 
 FILES = {"app/a.py": "x = 1\n", "app/data.txt": "ä", "b.py": ""}
 
@@ -140,3 +140,23 @@ def test_any_change_of_a_file_changes_the_trees_hash(tmp_path: Path, change: str
 def test_a_compiled_top_level_module_weighs_with_its_source(tmp_path: Path) -> None:
     tree = make(tmp_path, {"__pycache__/b.cpython-311.pyc": "12345", "b.py": "123", "app/a.py": "1", "app/b/c.py": "2"})
     assert [(weight.name, weight.size) for weight in weigh(entries(tree))] == [("b.py", 8), ("app", 2)]
+
+
+def test_what_is_heavy_is_told_with_its_origin_and_its_size_in_the_zip(tmp_path: Path) -> None:
+    tree = make(tmp_path, {"six.py": "123456", "six-1.0.dist-info/METADATA": "1", "app.py": "12"})
+    weights = weigh(
+        entries(tree), {"six.py": 4, "app.py": 1}, {"six.py": "six 1.0", "six-1.0.dist-info/METADATA": "six 1.0"}
+    )
+    assert weights == (
+        Weight(name="six.py", size=6, zipped=4, distributions=("six 1.0",)),
+        Weight(name="app.py", size=2, zipped=1, distributions=()),
+        Weight(name="six-1.0.dist-info", size=1, zipped=0, distributions=("six 1.0",)),
+    )
+
+
+def test_each_installed_file_has_an_owner_and_the_projects_own_have_none(tmp_path: Path) -> None:
+    installed(tmp_path, "six", files=("six.py",))
+    make(tmp_path, {"app.py": ""})
+    found = owners(tmp_path)
+    assert found["six.py"] == "six 1.0"
+    assert "app.py" not in found

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from towpath import ABSENT, Message, connect
 from towpath.cli.main import build_app
-from towpath.envelope import Origin, decode
+from towpath.envelope import decode
 from towpath.errors import UnknownTransport
 from towpath.ports import Transport
 from towpath.resolve import resolve
@@ -57,10 +57,7 @@ def arrived(shop: Transport) -> Callable[[], list[Message]]:
     consumer = shop.consumer("orders.bill")
 
     def read() -> list[Message]:
-        return [
-            decode(d.body, Origin(message_id="x", topic="x", received_at=d.received_at, accept_foreign=False))
-            for d in consumer.receive(500, timedelta(0))
-        ]
+        return [decode(d.body, d, accept_foreign=False) for d in consumer.receive(500, timedelta(0))]
 
     read()
     return read

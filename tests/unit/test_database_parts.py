@@ -14,7 +14,7 @@ from local_transport.dialects import dialect_of
 from local_transport.dialects.columns import Moment, milliseconds
 from local_transport.dialects.postgresql import PostgreSql
 from local_transport.dialects.sqlite import Sqlite
-from local_transport.leasing import delivery_id, growing_attempts
+from local_transport.leasing import delivery_id, first_due, growing_attempts
 from tests.servers.topologies import on_database
 from towpath import NewMessage
 from towpath.backoff import BackOff
@@ -101,6 +101,12 @@ def test_failures_are_kept_bounded_and_without_what_no_database_takes():
     assert kept_text("x" * 5_000) == "x" * 4_000
 
 
+def test_the_front_of_a_claim_is_the_earliest_time_that_any_of_its_rows_was_due():
+    assert first_due([(1, None), (2, NOON + timedelta(1)), (3, NOON), (4, None)]) == NOON
+    assert first_due([(1, None)]) is None
+    assert first_due([]) is None
+
+
 def test_a_delivery_is_named_by_message_and_subscription():
     assert delivery_id(17, 4) == "17-4"
 
@@ -127,8 +133,12 @@ def test_rows_are_bound_as_one_json_text_or_as_one_array_for_each_column():
     in_json = Sqlite().batch("b", columns).bind(rows)
     assert in_json == {"b_rows": f'[[1,"a",{milliseconds(NOON)}],[2,null,null]]'}
     in_arrays = PostgreSql().batch("b", columns)
-    assert in_arrays.bind(rows) == {"b_number": [1, 2], "b_text": ["a", None], "b_time": [NOON, None]}
-    assert in_arrays.bind([]) == {"b_number": [], "b_text": [], "b_time": []}
+    assert in_arrays.bind(rows) == {
+        "b_number": "{1,2}",
+        "b_text": ["a", None],
+        "b_time": "{2026-03-01T12:00:00+00:00,NULL}",
+    }
+    assert in_arrays.bind([]) == {"b_number": "{}", "b_text": [], "b_time": "{}"}
 
 
 def test_times_are_whole_milliseconds_where_a_database_has_no_type_for_them():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from tests.fakes.strategies import any_json, json_values
-from towpath.json_values import is_plain_json, is_text, json_fault, shown
+from towpath.json_values import is_plain_json, is_text, json_fault, parsed, shown
 
 SURROGATE = "\ud800"
 HUGE = 10**4_300  # one digit too many
@@ -270,3 +270,15 @@ def survives(value: object) -> bool:
 def test_a_value_has_a_fault_exactly_when_it_does_not_survive_utf_8(value):
     assert is_plain_json(value) is survives(value)
     assert (json_fault(value, "payload") is None) is survives(value)
+
+
+@pytest.mark.parametrize(("before", "after"), [("", ""), (" \n", "\t"), ("", " "), ("\r", "")])
+@pytest.mark.parametrize("text", ['{"a": [1, {"b": null}]}', "{}", "[1]", "2.5", '"x"'])
+def test_blanks_around_json_are_none_of_it(text, before, after):
+    assert parsed(before + text + after) == json.loads(text)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}{', '{"a": 1} 2', '{"a": 1', '{"a": NaN}', "{", "", "[1]]"])
+def test_what_is_more_or_less_than_json_is_refused(text):
+    with pytest.raises(ValueError, match=r"."):
+        parsed(text)

@@ -96,10 +96,52 @@ def test_the_first_retry_loads_boto3_and_reaches_for_the_endpoint_of_the_environ
     done = run(program, tmp_path, TOWPATH_AWS_ENDPOINT="http://127.0.0.1:9", **keys)
     lines = done.stdout.splitlines()
     assert lines[-1] == "{'batchItemFailures': [{'itemIdentifier': 'message-1'}]}"
-    handled, settled = (json.loads(line) for line in lines[:-1])
+    handled, settled, metrics = (json.loads(line) for line in lines[:-1])
     assert (handled["message"], handled["delivery_id"]) == ("handling", "message-1")
     assert (settled["level"], settled["state"], settled["reason"]) == ("ERROR", "failed", "Retry: not yet")
     assert "http://127.0.0.1:9" in settled["message"]
+    assert (metrics["Processed"], metrics["Failed"], metrics["Retried"]) == ([1.0], [1.0], [0.0])
+
+
+def test_each_line_has_its_own_deliverys_ids_and_its_own_requests(tmp_path):
+    program = (
+        "from lambda_runtime import sqs_handler\nhandler = sqs_handler('app.documents:process')\n"
+        "class Context:\n    def __init__(self, request): self.aws_request_id = request\n"
+        "    def get_remaining_time_in_millis(self): return 50_000\n"
+        f"records = {[record(n, n) for n in range(3)]}\n"
+        "handler({'Records': records[:2]}, Context('first'))\nhandler({'Records': records[2:]}, Context('second'))\n"
+        "handler({'Records': records[2:]}, None)"
+    )
+    done = run(program, tmp_path, POWERTOOLS_METRICS_DISABLED="true")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["delivery_id"], line.get("function_request_id"), line["page"]) for line in lines] == [
+        ("message-0", "first", 1),
+        ("message-1", "first", 1),
+        ("message-2", "second", 1),
+        ("message-2", None, 1),
+    ]
+
+
+def test_a_persistence_layer_given_to_sqs_handler_has_a_completed_message_not_run_again(tmp_path):
+    program = (
+        "import boto3\nfrom moto import mock_aws\n"
+        "from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer\n"
+        "from lambda_runtime import sqs_handler\n"
+        "class Context:\n    aws_request_id = 'first'\n"
+        "    def get_remaining_time_in_millis(self): return 50_000\n"
+        "with mock_aws():\n"
+        "    boto3.client('dynamodb').create_table(TableName='done', BillingMode='PAY_PER_REQUEST',\n"
+        "        KeySchema=[{'AttributeName': 'id', 'KeyType': 'HASH'}],\n"
+        "        AttributeDefinitions=[{'AttributeName': 'id', 'AttributeType': 'S'}])\n"
+        "    layer = DynamoDBPersistenceLayer(table_name='done')\n"
+        "    handler = sqs_handler('app.documents:process', idempotency=layer)\n"
+        f"    for _ in range(2): print(handler({{'Records': [{RECORD}]}}, Context()))\n"
+    )
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    done = run(program, tmp_path, POWERTOOLS_METRICS_DISABLED="true", **keys)
+    handled, *answers = done.stdout.splitlines()
+    assert json.loads(handled)["message"] == "handling"
+    assert answers == ["{'batchItemFailures': []}"] * 2
 
 
 def test_log_lines_are_not_doubled_by_a_handler_of_the_root_logger(tmp_path):
@@ -109,7 +151,7 @@ def test_log_lines_are_not_doubled_by_a_handler_of_the_root_logger(tmp_path):
         f"record = {RECORD}\n"
         "handler({'Records': [record]}, None)"
     )
-    done = run(program, tmp_path)
+    done = run(program, tmp_path, POWERTOOLS_METRICS_DISABLED="true")
     (line,) = done.stdout.splitlines()
     assert json.loads(line)["subscription"] == "documents.convert"
 
@@ -164,7 +206,7 @@ def test_publishing_without_a_publisher_says_how_to_get_one(tmp_path):
         f"record = {RECORD}\n"
         "sqs_handler(process)({'Records': [record]}, None)"
     )
-    assert run(program, tmp_path).stdout.strip() == (
+    assert run(program, tmp_path, POWERTOOLS_METRICS_DISABLED="true").stdout.strip() == (
         "Unsupported context.publish has nothing to publish with here; make the handler with sqs_handler(…, publish=…)"
     )
 

@@ -127,49 +127,6 @@ def test_no_more_records_run_at_a_time_than_the_concurrency_allows_and_that_many
     assert most[0] == concurrency
 
 
-def test_no_record_starts_when_too_little_time_is_left_and_the_unstarted_go_back_in_one_call():
-    seen = []
-    handler = made(lambda message, context: seen.append(message.payload), sqs := FakeSqs(), concurrency=1)
-    # 60 s of time-out: the guard is at 10 s. The first answer is for the deadline, then one for each record.
-    response = handler({"Records": [record(n, n) for n in range(4)]}, LambdaContext(30_000, 20_000, 10_000, 9_999))
-    assert seen == [0, 1]
-    assert failed(response) == ["message-2", "message-3"]
-    assert len(sqs.calls) == 1
-    assert released(sqs) == ["handle-2", "handle-3"]
-
-
-def test_of_a_short_time_out_a_fifth_is_kept():
-    seen = []
-    handler = made(lambda message, context: seen.append(message.payload), FakeSqs(), timeout_seconds=5, concurrency=1)
-    response = handler({"Records": [record(n, n) for n in range(2)]}, LambdaContext(5_000, 1_000, 999))
-    assert (seen, failed(response)) == ([0], ["message-1"])
-
-
-def test_when_time_runs_out_in_a_group_its_rest_goes_back_in_order_with_all_other_groups():
-    handler = made(lambda message, context: None, sqs := FakeSqs(), fifo=True, concurrency=1)
-    response = handler(grouped("a", "a", "b", "a"), LambdaContext(30_000, 20_000, 9_000))
-    assert failed(response) == ["message-1", "message-2", "message-3"]
-    assert released(sqs) == ["handle-1", "handle-3", "handle-2"]
-
-
-def test_records_that_cannot_be_given_back_are_reported_all_the_same(caplog):
-    refused = {f"handle-{n}": ("InternalError", "try again") for n in range(2)}
-    handler = made(lambda message, context: None, FakeSqs(refused), concurrency=1)
-    response = handler({"Records": [record(n, n) for n in range(2)]}, LambdaContext(5_000))
-    assert failed(response) == ["message-0", "message-1"]
-    (line,) = [line for line in caplog.records if line.name == "towpath.delivery"]
-    assert line.delivery_ids == ["message-0", "message-1"]
-    assert line.errors == ["SQS refused it: InternalError: try again"]
-
-
-def test_a_release_that_breaks_fails_no_records_that_are_done_when_time_runs_out(caplog):
-    handler = made(lambda message, context: None, FakeSqs(error=RuntimeError("no boto3")), concurrency=1)
-    response = handler({"Records": [record(n, n) for n in range(3)]}, LambdaContext(30_000, 20_000, 9_000))
-    assert failed(response) == ["message-1", "message-2"]
-    (line,) = [line for line in caplog.records if line.name == "towpath.delivery"]
-    assert line.errors == ["RuntimeError: no boto3"]
-
-
 def test_a_release_that_breaks_behind_a_failed_record_fails_no_other_group():
     def process(message: Message, context: Context):
         return Retry() if message.payload == 1 else None

@@ -114,7 +114,7 @@ def test_a_held_delivery_is_in_the_workers_hands_until_it_is_dropped():
     held = kept.hold()
     assert kept.keeper.busy
     assert kept.keeper.held() == [held]
-    kept.keeper.drop([held.delivery])
+    kept.keeper.drop([held])
     assert not kept.keeper.busy
 
 
@@ -122,14 +122,14 @@ def test_deliveries_with_the_same_token_are_told_apart():
     kept = Kept()
     first, second = kept.hold(1, "1"), kept.hold(2, "1")
     assert kept.keeper.held() == [first, second]
-    kept.keeper.drop([first.delivery])
+    kept.keeper.drop([first])
     assert kept.keeper.held() == [second]
 
 
 def test_two_leases_of_one_delivery_are_told_apart():
     kept = Kept()
     lost, renewed = kept.hold(1, "1"), kept.hold(1, "2")
-    kept.keeper.drop([lost.delivery])
+    kept.keeper.drop([lost])
     assert kept.keeper.held() == [renewed]
 
 
@@ -179,8 +179,9 @@ def test_what_was_claimed_ahead_is_renewed_while_it_waits_to_be_given_back():
 
 def test_dropping_what_is_not_held_changes_nothing():
     kept = Kept()
-    held = kept.hold(1)
-    kept.keeper.drop([delivery(2)])
+    held, dropped = kept.hold(1), kept.hold(2)
+    kept.keeper.drop([dropped])
+    kept.keeper.drop([dropped])
     assert kept.keeper.held() == [held]
 
 
@@ -341,7 +342,7 @@ def test_a_delivery_that_is_being_settled_or_was_dropped_is_renewed_no_more():
     settling, dropped = kept.hold(1), kept.hold(2)
     kept.keeper.decide(settling)
     kept.keeper.settle_begins([settling])
-    kept.keeper.drop([dropped.delivery])
+    kept.keeper.drop([dropped])
     kept.after(30)
     assert kept.consumer.calls == []
     assert kept.keeper.held() == [settling]

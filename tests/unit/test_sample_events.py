@@ -15,7 +15,7 @@ import pytest
 from moto import mock_aws
 
 from lambda_runtime.records import read_delivery
-from towpath.envelope import Origin, decode
+from towpath.envelope import decode
 from towpath.message import Message, utc_now
 from towpath.settlement import SubscriptionPolicy
 
@@ -63,13 +63,7 @@ def received(record: dict[str, Any]) -> Message:
     """The message as a handler on Lambda would be given it."""
     delivery = read_delivery(record, POLICY, utc_now())
     assert delivery is not None
-    origin = Origin(
-        message_id=delivery.message_id,
-        topic=delivery.topic,
-        received_at=delivery.received_at,
-        attributes=delivery.attributes,
-    )
-    return decode(delivery.body, origin)
+    return decode(delivery.body, delivery)
 
 
 @pytest.mark.parametrize("name", ["sqs_standard.json", "sqs_fifo.json"])

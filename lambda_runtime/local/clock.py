@@ -1,0 +1,25 @@
+"""The time that everything local goes by: real, and moved on by hand where a test must not wait."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+
+class LocalClock:
+    """Real time, plus what it was moved on by."""
+
+    def __init__(self) -> None:
+        self._moved = 0.0
+
+    def advance(self, seconds: float) -> None:
+        """Move time on."""
+        self._moved += seconds
+
+    def seconds(self) -> float:
+        """Seconds that only grow."""
+        return time.monotonic() + self._moved
+
+    def now(self) -> datetime:
+        """The time of day, in UTC."""
+        return datetime.now(UTC) + timedelta(seconds=self._moved)
