@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from aws_transport.auditing import AuditLog, Order
+from aws_transport.auditing import AuditLog
 from aws_transport.dead_entries import DeadLetter, read_dead_letter
 from aws_transport.faults import entry_error, translated
 from aws_transport.looking import Pass
@@ -25,7 +25,7 @@ from towpath import limits
 from towpath.errors import TransportRejected, TransportUnavailable
 from towpath.manifest import Subscription
 from towpath.message import Clock, PublishError
-from towpath.operating import Pace
+from towpath.operating import Order, Pace
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

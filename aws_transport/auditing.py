@@ -10,17 +10,7 @@ from datetime import timedelta
 from aws_transport.dead_entries import DeadLetter
 from towpath.errors import TowpathError
 from towpath.message import JsonValue
-from towpath.operating import AuditTrail, Pace, Selection, Warrant
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is to be done to which dead letters, on whose word, and how fast."""
-
-    action: str
-    selection: Selection
-    warrant: Warrant
-    pace: Pace
+from towpath.operating import AuditTrail, Order, Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

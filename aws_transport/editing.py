@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from aws_transport.acting import Actions, Place, entry_fault
-from aws_transport.auditing import Order
 from aws_transport.batches import group_id
 from aws_transport.dead_entries import DeadLetter
 from aws_transport.dead_letter import QueueCopy, is_fifo
@@ -18,8 +16,8 @@ from aws_transport.looking import Pass
 from towpath.envelope import Prepared, Sources, prepare
 from towpath.errors import DeliveryNotFound, InvalidEdit, InvalidEnvelope, UnsupportedSchema
 from towpath.manifest import Topic
-from towpath.message import JsonValue, Message, NewMessage, PublishError
-from towpath.operating import Pace, Selection, Warrant
+from towpath.message import JsonValue, Message, PublishError
+from towpath.operating import Order, Pace, Selection, Warrant, edited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +47,8 @@ class Editor:
         raise DeliveryNotFound(delivery_id, "dead letter")
 
     def _replace(self, place: Place, looked: Pass, letter: DeadLetter, payload: JsonValue, warrant: Warrant) -> str:
-        edited = _edited(letter, payload, self.sources.clock())
-        prepared = prepare(place.subscription.topic, edited, self.topic.max_payload_bytes, self.sources)
+        new = edited(_decoded(letter), payload, self.sources.clock())
+        prepared = prepare(place.subscription.topic, new, self.topic.max_payload_bytes, self.sources)
         if isinstance(prepared, PublishError):
             raise InvalidEdit(prepared.code, prepared.message)
         self._send(place.queue_url, prepared)
@@ -83,20 +81,6 @@ class Editor:
         fault = entry_fault(answer, doing)
         if fault is not None:
             raise fault
-
-
-def _edited(letter: DeadLetter, payload: JsonValue, now: datetime) -> NewMessage:
-    """The message in it with another payload. A time to expire that is past would end it at once: it gets none."""
-    old = _decoded(letter)
-    return NewMessage(
-        payload=payload,
-        partition_key=old.partition_key,
-        attributes=old.attributes,
-        correlation_id=old.correlation_id,
-        causation_id=old.id,
-        traceparent=old.traceparent,
-        expires_at=old.expires_at if old.expires_at is not None and old.expires_at > now else None,
-    )
 
 
 def _decoded(letter: DeadLetter) -> Message[JsonValue]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from aws_transport.acting import Actions, Place
-from aws_transport.auditing import AuditLog, Order
+from aws_transport.auditing import AuditLog
 from aws_transport.bindings import SubscriptionBinding
 from aws_transport.dead_entries import DeadLetter, subscription_of
 from aws_transport.editing import Editor
@@ -31,6 +31,7 @@ from towpath.operating import (
     DeliveryEntry,
     Discarded,
     Operator,
+    Order,
     Pace,
     Page,
     Selection,

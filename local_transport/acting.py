@@ -28,21 +28,11 @@ from local_transport.selecting import SOURCE, Place, conditions, has_key, in_ord
 from local_transport.tables import delivery, message
 from towpath.errors import InvalidSelection
 from towpath.message import JsonValue
-from towpath.operating import Discarded, Pace, Selection, Warrant
+from towpath.operating import Discarded, Order, Pace, Selection
 
 _Batch = Mapping[str, Any]  # the parameters that name the deliveries of a batch, and why
 
 _PASSES: Final = 3  # over what claims took, or workers gave back, while a discard went on
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is to be done to which deliveries, on whose word, and how fast."""
-
-    action: str
-    selection: Selection
-    warrant: Warrant
-    pace: Pace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

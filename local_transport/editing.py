@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -21,8 +20,8 @@ from local_transport.selecting import delivery_key
 from local_transport.tables import delivery, message, subscription
 from towpath.envelope import Origin, decode
 from towpath.errors import DeliveryNotFound, InvalidEdit, InvalidEnvelope, UnsupportedSchema
-from towpath.message import JsonValue, Message, NewMessage
-from towpath.operating import Warrant
+from towpath.message import JsonValue, Message
+from towpath.operating import Warrant, edited
 
 _DEAD_LETTER: Final = (
     sa.select(
@@ -90,7 +89,8 @@ class Editor:
             policy=replace(topic.policy, status="active"),
             subscriptions=(replace(target, filter=None),),
         )
-        result = self._publisher.publish_to(connection, target.policy.topic, alone, _edited(row, payload))
+        new = edited(_decoded(row), payload, row.now)
+        result = self._publisher.publish_to(connection, target.policy.topic, alone, new)
         if result.error is not None:
             raise InvalidEdit(result.error.code, result.error.message)
         return str(result.id)
@@ -101,26 +101,8 @@ class Editor:
             raise DeliveryNotFound(delivery_id, "dead letter")  # somebody else was quicker: nothing is published
 
 
-def _edited(row: Row[Any], payload: JsonValue) -> NewMessage:
-    """The message in the row with another payload. A time to expire that is past would end it at once: it gets none."""
-    old = _decoded(row)
-    return NewMessage(
-        payload=payload,
-        partition_key=old.partition_key,
-        attributes=old.attributes,
-        correlation_id=old.correlation_id,
-        causation_id=old.id,
-        traceparent=old.traceparent,
-        expires_at=_if_ahead(old.expires_at, row.now),
-    )
-
-
 def _decoded(row: Row[Any]) -> Message[JsonValue]:
     try:
         return decode(row.body, Origin(message_id=str(row.message_id), topic="", received_at=row.published_at))
     except (InvalidEnvelope, UnsupportedSchema) as error:
         raise InvalidEdit(type(error).__name__, f"its envelope cannot be read: {error}") from error
-
-
-def _if_ahead(moment: datetime | None, now: datetime) -> datetime | None:
-    return moment if moment is not None and moment > now else None

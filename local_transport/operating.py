@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from local_transport import counting, listing, partitions
-from local_transport.acting import Actions, Order
+from local_transport.acting import Actions
 from local_transport.applied import AppliedSubscription, TopologyReader, unknown_subscription
 from local_transport.auditing import record, trail
 from local_transport.connections import Database
@@ -21,6 +21,7 @@ from towpath.operating import (
     DeadLetterEntry,
     DeliveryEntry,
     Discarded,
+    Order,
     Pace,
     Page,
     PartitionEntry,

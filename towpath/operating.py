@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Generic, Literal, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload, runtime_checkable
 
-from towpath.message import JsonValue
+from towpath.message import JsonValue, Message, NewMessage
 from towpath.settlement import SubscriptionStatus
 
 DeliveryState = Literal["pending", "leased", "dead"]
@@ -204,6 +204,16 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be done to which deliveries, on whose word, and how fast."""
+
+    action: str
+    selection: Selection
+    warrant: Warrant
+    pace: Pace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded:
     """``at_once`` are gone. ``requested`` are with workers, who are told by their next heartbeat; each goes when its
     worker acknowledges that, or its lease ends.
@@ -275,3 +285,19 @@ class AuditTrail(Protocol):
 
     def record_audit(self, warrant: Warrant, action: str, subject: str, details: Mapping[str, JsonValue]) -> None:
         """Add an entry. ``details`` name things and never carry a payload. Raises ``TransportUnavailable``."""
+
+
+def edited(old: Message[Any], payload: JsonValue, now: datetime) -> NewMessage:
+    """The message ``old`` with another payload, caused by it.
+
+    A time to expire that is past ``now`` is left out: it would end the new one at once.
+    """
+    return NewMessage(
+        payload=payload,
+        partition_key=old.partition_key,
+        attributes=old.attributes,
+        correlation_id=old.correlation_id,
+        causation_id=old.id,
+        traceparent=old.traceparent,
+        expires_at=old.expires_at if old.expires_at is not None and old.expires_at > now else None,
+    )

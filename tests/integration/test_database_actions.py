@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from local_transport.acting import Actions, Order
+from local_transport.acting import Actions
 from local_transport.connections import Database
 from local_transport.pacing import Pacer
 from local_transport.tables import delivery_detail, history, message
@@ -17,7 +17,7 @@ from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
 from towpath.context import Progress
 from towpath.errors import DeliveryNotFound, InvalidEdit, InvalidSelection, SubscriptionNotFound
-from towpath.operating import Discarded, Pace, Selection, Warrant
+from towpath.operating import Discarded, Order, Pace, Selection, Warrant
 from towpath.ports import Extension
 from towpath.settlement import (
     CancelAcknowledgement,
