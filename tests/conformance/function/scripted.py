@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from towpath import ABSENT, Complete, Context, DeadLetter, FatalError, Message, Outcome, Retry, TransientError
 
@@ -130,7 +130,7 @@ def break_down(action: str, argument: str, context: Context) -> Outcome | None:
     """An action that takes the process."""
     match action:
         case "freeze":
-            return freeze(float(argument), context)
+            freeze(float(argument), context)
         case "kill_until_replayed":
             if not context.is_replay:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -154,12 +154,14 @@ def work_until_stopped(context: Context) -> None:
         time.sleep(0.02)
 
 
-def freeze(seconds: float, context: Context) -> None:
+def freeze(seconds: float, context: Context) -> NoReturn:
     """Stop the whole process so long after it was told that time is over, as a machine does that hangs."""
     while not context.aborted:
         time.sleep(0.02)
     time.sleep(seconds)
     os.kill(os.getpid(), signal.SIGSTOP)
+    while True:  # the signal may take a moment to reach this thread
+        time.sleep(1)
 
 
 def crash(message: Message, context: Context) -> Outcome | None:
