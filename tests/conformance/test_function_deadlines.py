@@ -57,12 +57,16 @@ def test_what_completed_before_lambda_killed_a_function_never_runs_again_and_not
 
 def assert_logged(harness, text):
     """The functions of this test's deployment are the only ones that ran so long."""
-    logs = harness.aws.client("logs")
     deadline = time.monotonic() + LOG_SECONDS
-    while not any(
-        text in event["message"]
-        for group in logs.describe_log_groups(logGroupNamePrefix=f"/aws/lambda/{harness.aws.topology}-")["logGroups"]
-        for event in logs.filter_log_events(logGroupName=group["logGroupName"])["events"]
-    ):
+    while not any(text in message for message in logged(harness)):
         assert time.monotonic() < deadline, f"no log says {text!r}"
         time.sleep(0.5)
+
+
+def logged(harness):
+    logs = harness.aws.client("logs")
+    groups = logs.get_paginator("describe_log_groups").paginate(
+        logGroupNamePrefix=f"/aws/lambda/{harness.aws.topology}-"
+    )
+    for name in [group["logGroupName"] for page in groups for group in page["logGroups"]]:
+        yield from (event["message"] for event in logs.filter_log_events(logGroupName=name)["events"])

@@ -97,9 +97,10 @@ class Deployment:
         _await(lambda: _is_active(lambda_.get_function_configuration(**function)), "the function is active")
 
     def _make_log_group(self, function: Function) -> None:
-        """Its role may not make one."""
+        """Its role may not make one. One that is there is left of a function of that name."""
         logs = self.clients.client("logs")
-        logs.create_log_group(logGroupName=function.log_group_name)
+        with suppress(logs.exceptions.ResourceAlreadyExistsException):
+            logs.create_log_group(logGroupName=function.log_group_name)
         self._undo.callback(_forgiving(logs.delete_log_group), logGroupName=function.log_group_name)
 
     def _make_role(self, function: Function) -> str:
