@@ -40,8 +40,13 @@ behaviour: setup ## Run the behaviour suite and the tests of what users see
 unit: setup ## Run the quick tests only
 	$(BIN)/pytest tests/architecture tests/unit
 
-conformance: setup ## Run the behaviour suite on every transport
+conformance: setup ## Run the behaviour suite on every transport; with AWS=real on an account of yours (docs/how-to)
+ifeq ($(AWS),real)
+	$(BIN)/python -m tests.servers.real_aws check
+	TOWPATH_TEST_AWS=real $(BIN)/pytest tests/conformance -k 'aws-worker or aws-lambda'
+else
 	$(BIN)/pytest tests/conformance
+endif
 
 agreement: setup ## Compare filters with SNS on LocalStack: 1,000 pairs instead of the 200 of make test
 	TOWPATH_AGREEMENT_PAIRS=1000 $(BIN)/pytest tests/integration/test_filter_agreement.py

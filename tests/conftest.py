@@ -16,6 +16,7 @@ from local_transport.schema import upgrade
 from tests.servers.localstack import Aws, LocalStackUnavailable, private_localstack
 from tests.servers.pgbouncer import PgBouncerUnavailable, pooled
 from tests.servers.postgres import PostgresUnavailable, fresh_database, private_cluster
+from tests.servers.real_aws import CHOICE_VARIABLE, RealAws, real_account
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +37,15 @@ def left_out(what: str, reason: str) -> NoReturn:
 
 
 @pytest.fixture(scope="session")
-def aws() -> Iterator[Aws]:
-    """LocalStack, or what ``TOWPATH_AWS_ENDPOINT`` names; see ``tests/localstack/README.md``."""
+def aws() -> Iterator[Aws | RealAws]:
+    """LocalStack, or what ``TOWPATH_AWS_ENDPOINT`` names; see ``tests/localstack/README.md``.
+
+    A real account only where ``make conformance AWS=real`` asks for it: see ``tests.servers.real_aws``.
+    """
     with ExitStack() as stack:
+        if os.environ.get(CHOICE_VARIABLE) == "real":
+            yield stack.enter_context(real_account(os.environ))
+            return
         try:
             endpoint = stack.enter_context(private_localstack())
         except LocalStackUnavailable as error:

@@ -29,6 +29,7 @@ from local_transport.tables import message
 from tests.servers.clock import advance_in
 from tests.servers.localstack import Aws
 from tests.servers.provision import Deployment, provisioned
+from tests.servers.real_aws import RealAws
 from towpath import NewMessage, PublishResult, connect
 from towpath.manifest import Manifest
 from towpath.ports import Capability, DeadLetterEntry, Operator, Transport
@@ -97,23 +98,27 @@ class Harness(Protocol):
         """A context manager that runs ``topology`` (as in topology.toml) and gives a ``Running``."""
 
 
-def manifest_of(topology: Mapping[str, Any], *, host: str | None = None, on_database: bool = False) -> Manifest:
+def manifest_of(
+    topology: Mapping[str, Any], *, host: str | None = None, on_database: bool = False, name: str = "suite"
+) -> Manifest:
     """Resolve a case's topology in an environment of its own, so that cases share nothing."""
     subscriptions = {}
-    for name, written in topology["subscriptions"].items():
+    for subscription, written in topology["subscriptions"].items():
         defaults = {"handler": "scripted:handle", "lease_seconds": 5, "backoff": {"base_seconds": 1, "max_seconds": 2}}
-        subscriptions[name] = defaults | ({"host": host} if host else {}) | written
+        subscriptions[subscription] = defaults | ({"host": host} if host else {}) | written
         if host == "lambda":
             tuned = written.get("lambda", {})
-            subscriptions[name]["lambda"] = {"timeout_seconds": 2, "architecture": _architecture()} | tuned
-    parsed = parse_topology({"name": "suite"} | dict(topology) | {"subscriptions": subscriptions}, "the case")
+            subscriptions[subscription]["lambda"] = {"timeout_seconds": 2} | _own_machine() | tuned
+    parsed = parse_topology({"name": name} | dict(topology) | {"subscriptions": subscriptions}, "the case")
     if on_database:
         parsed = with_all_on_database(parsed)
     return resolve(parsed, f"c{os.getpid()}-{next(ENVIRONMENTS)}")
 
 
-def _architecture() -> str:
-    return "arm64" if platform.machine() == "aarch64" else "x86_64"
+def _own_machine() -> dict[str, str]:
+    """What the suite's zip is bundled for."""
+    architecture = "arm64" if platform.machine() == "aarch64" else "x86_64"
+    return {"runtime": f"python3.{sys.version_info.minor}", "architecture": architecture}
 
 
 # --- Databases, and SQS polled by a worker: the same worker, in this process or in others -------------------------
@@ -256,7 +261,7 @@ class DatabaseHarness:
 class PolledHarness:
     """SNS and SQS on LocalStack, polled by a worker. Time passes by waiting."""
 
-    aws: Aws
+    aws: Aws | RealAws
     folder: Path
     environment: pytest.MonkeyPatch
     name: str = "aws-worker"
@@ -264,7 +269,7 @@ class PolledHarness:
 
     @contextmanager
     def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
-        manifest = manifest_of(topology, host="worker")
+        manifest = manifest_of(topology, host="worker", name=self.aws.topology)
         report = self.folder / "observations.jsonl"
         self.environment.setenv("CONFORMANCE_OBSERVER", f"file://{report}")
         with provisioned(self.aws, manifest) as deployment, _opened(self, deployment) as transport:
@@ -275,7 +280,7 @@ class PolledHarness:
                 report=report,
                 move_time=time.sleep,
                 put=_sending(self.aws, deployment.bindings),
-                quiet_after=timedelta(seconds=1.5),
+                quiet_after=timedelta(seconds=self.aws.quiet_seconds),
                 command_options=_written(self.folder, manifest, deployment.bindings),
             )
 
@@ -284,13 +289,10 @@ class PolledHarness:
 def _opened(harness: "PolledHarness | LambdaHarness", deployment: Deployment) -> Iterator[Transport]:
     """The AWS transport on what was deployed, with the credentials and the endpoint of the tests."""
     environment = harness.environment
-    for name, value in {
-        "TOWPATH_AWS_ENDPOINT": harness.aws.endpoint,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-    }.items():
+    for name, value in harness.aws.variables.items():
         environment.setenv(name, value)
-    environment.delenv("AWS_CA_BUNDLE", raising=False)
+    if harness.aws.variables:
+        environment.delenv("AWS_CA_BUNDLE", raising=False)
     options = _written(harness.folder, deployment.manifest, deployment.bindings)
     transport = connect(_url(harness.aws), options[1], bindings=options[3])
     try:
@@ -299,14 +301,14 @@ def _opened(harness: "PolledHarness | LambdaHarness", deployment: Deployment) ->
         transport.close()
 
 
-def _sending(aws: Aws, bindings: Bindings) -> Callable[[str, str], None]:
+def _sending(aws: Aws | RealAws, bindings: Bindings) -> Callable[[str, str], None]:
     """Sends a body straight to a subscription's queue."""
     queue_urls = {name: binding.queue_url for name, binding in bindings.subscriptions.items()}
     sqs = aws.client("sqs")
     return lambda subscription, body: sqs.send_message(QueueUrl=queue_urls[subscription], MessageBody=body)
 
 
-def _url(aws: Aws) -> str:
+def _url(aws: Aws | RealAws) -> str:
     return f"aws://{aws.region}"
 
 
@@ -330,6 +332,7 @@ class LambdaRunning:
     observer_url: str
     queue_urls: list[str]
     put: Callable[[str, str], None]
+    quiet_seconds: float
     seen: list[Observation] = field(default_factory=list)
 
     @property
@@ -354,7 +357,9 @@ class LambdaRunning:
         """
         deadline = time.monotonic() + PATIENCE
         quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < 1.5 or (len(self.seen) < handled and time.monotonic() < deadline):
+        while time.monotonic() - quiet_since < self.quiet_seconds or (
+            len(self.seen) < handled and time.monotonic() < deadline
+        ):
             if self._collect() or self._count("ApproximateNumberOfMessages") or self._with_a_function():
                 quiet_since = time.monotonic()
             time.sleep(0.1)
@@ -417,7 +422,7 @@ class LambdaRunning:
 class LambdaHarness:
     """SNS, SQS and Lambda functions on LocalStack. Time passes by waiting."""
 
-    aws: Aws
+    aws: Aws | RealAws
     zip_path: Path
     folder: Path
     environment: pytest.MonkeyPatch
@@ -427,8 +432,8 @@ class LambdaHarness:
     @contextmanager
     def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
         sqs = self.aws.client("sqs")
-        observer_url = sqs.create_queue(QueueName=f"observer-{os.getpid()}-{next(ENVIRONMENTS)}")["QueueUrl"]
-        manifest = _reporting_to(manifest_of(topology, host="lambda"), observer_url)
+        observer_url = _make_observer(sqs, self.aws.topology)
+        manifest = _reporting_to(manifest_of(topology, host="lambda", name=self.aws.topology), observer_url)
         try:
             with provisioned(self.aws, manifest) as deployment:
                 for name in manifest.subscriptions:
@@ -439,10 +444,28 @@ class LambdaHarness:
                         sqs=sqs,
                         observer_url=observer_url,
                         put=_sending(self.aws, deployment.bindings),
+                        quiet_seconds=self.aws.quiet_seconds,
                         queue_urls=[binding.queue_url for binding in deployment.bindings.subscriptions.values()],
                     )
         finally:
             sqs.delete_queue(QueueUrl=observer_url)
+
+
+def _make_observer(sqs: Any, topology: str) -> str:
+    """A queue that the roles of the suite's functions may send to, whose own policies are what a manifest says."""
+    url: str = sqs.create_queue(QueueName=f"{topology}-observer-{os.getpid()}-{next(ENVIRONMENTS)}")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    partition, account = arn.split(":")[1], arn.split(":")[4]
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"AWS": "*"},
+        "Action": "sqs:SendMessage",
+        "Resource": arn,
+        "Condition": {"ArnLike": {"aws:PrincipalArn": f"arn:{partition}:iam::{account}:role/{topology}-*"}},
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+    return url
 
 
 def _reporting_to(manifest: Manifest, observer_url: str) -> Manifest:

@@ -34,11 +34,6 @@ def on_databases(reason: str) -> pytest.MarkDecorator:
     return _left_out({name: reason for name, has in TRANSPORTS.items() if has is AWS})
 
 
-def where_nothing_is_deployed(reason: str) -> pytest.MarkDecorator:
-    """For a case that would need queues and functions of its own for little."""
-    return _left_out(dict.fromkeys(("aws-worker", "aws-lambda"), reason))
-
-
 def outside_functions(reason: str) -> pytest.MarkDecorator:
     """For a case that needs a worker in the suite's hands, which a Lambda function is not."""
     return _left_out(dict.fromkeys(FUNCTIONS, reason))

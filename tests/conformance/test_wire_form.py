@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.conformance.needs import where_nothing_is_deployed
 from towpath import NewMessage, PayloadRef
 from towpath.envelope import Prepared, Sources, prepare
 from towpath.limits import MAX_MESSAGE_BYTES
@@ -82,10 +81,9 @@ def test_bodies_that_are_no_sound_envelope_go_where_they_should_and_none_blocks_
         assert {letter.body: letter.reason for letter in running.dead_letters("ship")} == BROKEN
 
 
-@where_nothing_is_deployed("shows it in tests/unit/test_lambda_outcomes.py, where nothing has to be deployed for it")
 @pytest.mark.case("C29", "foreign bodies are dead-lettered where the subscription does not accept them")
 def test_foreign_bodies_are_dead_lettered_where_they_are_not_accepted(harness):
-    subscription = {"topic": "orders", "accept_foreign": False}
+    subscription = _TIMELY | {"accept_foreign": False}
     with harness.transport({"topics": {"orders": {}}, "subscriptions": {"ship": subscription}}) as running:
         bodies = [json.dumps(FOREIGN[0]), TEXT, json.dumps(NOTIFICATION)]
         for body in bodies:

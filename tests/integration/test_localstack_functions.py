@@ -31,9 +31,13 @@ def handle(event, context):
     if what == "raise":
         raise ValueError("as asked")
     if what == "sleep":
+        print("about to sleep")
         time.sleep(60)
     if what == "crash":
+        print("about to crash")
         os._exit(3)
+    if what == "kill":
+        os.kill(os.getpid(), 9)
     if what == "log":
         print("to standard output")
         print("to standard error", file=sys.stderr)
@@ -130,7 +134,7 @@ def test_a_function_over_its_time_is_killed_and_the_next_call_starts_anew(functi
     assert time.monotonic() - started < 10
     assert late.error == "Unhandled"
     assert late.answer["errorType"] == "Sandbox.Timedout"
-    assert "Task timed out after 2.00 seconds" in late.log
+    assert late.log.index("about to sleep") < late.log.index("Task timed out after 2.00 seconds")
     assert function.invoke(do="return").answer["pid"] != before
 
 
@@ -139,6 +143,14 @@ def test_a_crash_is_reported_and_the_next_call_starts_anew(function: Function) -
     assert crashed.error == "Unhandled"
     assert crashed.answer["errorType"] == "Runtime.ExitError"
     assert crashed.answer["errorMessage"].endswith("Runtime exited with error: exit status 3")
+    assert "about to crash" in crashed.log
+    assert function.invoke(do="return").error is None
+
+
+def test_an_end_by_a_signal_is_reported_and_the_next_call_starts_anew(function: Function) -> None:
+    killed = function.invoke(do="kill")
+    assert killed.answer["errorType"] == "Runtime.ExitError"
+    assert killed.answer["errorMessage"].endswith("Runtime exited with error: signal: killed")
     assert function.invoke(do="return").error is None
 
 
@@ -155,6 +167,23 @@ def test_a_failing_init_is_the_answer_of_every_call_with_its_output(make_functio
         assert failed.error == "Unhandled"
         assert failed.answer["errorMessage"] == "no database"
         assert "before" in failed.log
+
+
+def test_an_init_that_ends_the_process_is_the_answer_of_every_call(make_function: Callable[..., Function]) -> None:
+    gone = make_function("executor-test-gone", 'import os; print("before"); os._exit(4)')
+    for _ in range(2):
+        failed = gone.invoke()
+        assert failed.answer["errorType"] == "Runtime.ExitError"
+        assert failed.answer["errorMessage"].endswith("Runtime exited with error: exit status 4")
+        assert "before" in failed.log
+
+
+def test_an_init_that_hangs_is_given_up_and_the_call_times_out(make_function: Callable[..., Function]) -> None:
+    """Lambda gives an init ten seconds, and then the first call's time."""
+    hanging = make_function("executor-test-hanging", 'import time; print("before"); time.sleep(60)')
+    late = hanging.invoke()
+    assert late.answer["errorType"] == "Sandbox.Timedout"
+    assert "before" in late.log
 
 
 def test_output_is_in_the_log_between_start_and_end(function: Function, aws: Aws) -> None:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +60,13 @@ class Aws:
 
     endpoint: str
     region: str
+    topology: str = "suite"  # the name of the suite's topologies, with which all names begin
+    quiet_seconds: float = 1.5  # nothing new for so long, and nothing comes any more
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What a process needs to reach it."""
+        return {ENDPOINT_VARIABLE: self.endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
     def client(self, service: str) -> Any:
         """A boto3 client of ``service``, made by localstack-client."""

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from aws_transport.bindings import Bindings, SubscriptionBinding, TopicBinding
 from towpath.manifest import Function, Manifest, Queue, Statement, Subscription, Topic
 
-READY_SECONDS = 60
+READY_SECONDS = 120  # two seconds on LocalStack, a minute on AWS
 
 
 class Clients(Protocol):
@@ -45,7 +45,8 @@ class Deployment:
         alias_arn = self._make_function(function, self._environment(function, binding), zip_path)
         scaling = {} if mapping.maximum_concurrency is None else {"MaximumConcurrency": mapping.maximum_concurrency}
         lambda_ = self.clients.client("lambda")
-        made = lambda_.create_event_source_mapping(
+        made = _once_the_role_is_known(
+            lambda_.create_event_source_mapping,
             FunctionName=alias_arn,
             EventSourceArn=binding.queue_arn,
             BatchSize=mapping.batch_size,
@@ -71,7 +72,9 @@ class Deployment:
 
     def _make_function(self, function: Function, environment: dict[str, str], zip_path: Path) -> str:
         lambda_ = self.clients.client("lambda")
-        lambda_.create_function(
+        self._make_log_group(function)
+        _once_the_role_is_known(
+            lambda_.create_function,
             FunctionName=function.name,
             Role=self._make_role(function),
             Runtime=function.runtime,
@@ -92,6 +95,13 @@ class Deployment:
     def _await_active(self, **function: str) -> None:
         lambda_ = self.clients.client("lambda")
         _await(lambda: _is_active(lambda_.get_function_configuration(**function)), "the function is active")
+
+    def _make_log_group(self, function: Function) -> None:
+        """Its role may not make one. One that is there is left of a function of that name."""
+        logs = self.clients.client("logs")
+        with suppress(logs.exceptions.ResourceAlreadyExistsException):
+            logs.create_log_group(logGroupName=function.log_group_name)
+        self._undo.callback(_forgiving(logs.delete_log_group), logGroupName=function.log_group_name)
 
     def _make_role(self, function: Function) -> str:
         iam = self.clients.client("iam")
@@ -205,6 +215,20 @@ def _is_active(configuration: dict[str, Any]) -> bool:
     if configuration["State"] == "Failed":
         raise AssertionError(f"the function failed: {configuration.get('StateReason')}")
     return configuration["State"] == "Active"
+
+
+def _once_the_role_is_known(call: Callable[..., Any], **arguments: Any) -> Any:
+    """AWS makes a role known to Lambda seconds after it has made it."""
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            return call(**arguments)
+        except ClientError as error:
+            told = error.response["Error"]
+            unknown = told["Code"] == "InvalidParameterValueException" and "role" in told["Message"]
+            if not unknown or time.monotonic() > deadline:
+                raise
+            time.sleep(1)
 
 
 def _await(condition: Callable[[], bool], what: str) -> None:

@@ -13,14 +13,17 @@ import hashlib
 import json
 import os
 import signal
+import threading
 import time
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from towpath import ABSENT, Complete, Context, DeadLetter, FatalError, Message, Outcome, Retry, TransientError
 
 LARGE_BYTES = 100_000
+MAKING = threading.Lock()
 
 
 def handle(message: Message, context: Context) -> Outcome | None:
@@ -98,7 +101,7 @@ def act(action: str, argument: str, context: Context) -> Outcome | None:
 
 
 def spend(action: str, argument: str, context: Context) -> Outcome | None:
-    """An action that takes its time, or the process."""
+    """An action that takes its time."""
     match action:
         case "wait":
             return wait_for_the_end(context)
@@ -119,6 +122,15 @@ def spend(action: str, argument: str, context: Context) -> Outcome | None:
         case "sleep":
             time.sleep(float(argument))
             return None
+        case _:
+            return break_down(action, argument, context)
+
+
+def break_down(action: str, argument: str, context: Context) -> Outcome | None:
+    """An action that takes the process."""
+    match action:
+        case "freeze":
+            freeze(float(argument), context)
         case "kill_until_replayed":
             if not context.is_replay:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -140,6 +152,16 @@ def work_until_stopped(context: Context) -> None:
     while time.monotonic() < end:
         context.check()
         time.sleep(0.02)
+
+
+def freeze(seconds: float, context: Context) -> NoReturn:
+    """Stop the whole process so long after it was told that time is over, as a machine does that hangs."""
+    while not context.aborted:
+        time.sleep(0.02)
+    time.sleep(seconds)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    while True:  # the signal may take a moment to reach this thread
+        time.sleep(1)
 
 
 def crash(message: Message, context: Context) -> Outcome | None:
@@ -196,6 +218,17 @@ def observe(observation: dict[str, Any]) -> None:
         with Path(observer.removeprefix("file://")).open("ab", buffering=0) as report:
             report.write(text.encode() + b"\n")
         return
+    sqs().send_message(QueueUrl=observer, MessageBody=text)
+
+
+def sqs() -> Any:
+    """The process's client, made once: to make one takes longer than to send. boto3 makes one at a time."""
+    with MAKING:
+        return made_sqs()
+
+
+@cache
+def made_sqs() -> Any:
     import boto3
 
-    boto3.client("sqs").send_message(QueueUrl=observer, MessageBody=text)
+    return boto3.client("sqs")
