@@ -87,9 +87,9 @@ mutate: setup ## Try small faults in one module: make mutate MODULE=towpath/back
 	$(BIN)/python -m tests.mutation $(MODULE) $(TESTS) $(if $(LINES),--lines $(LINES)) $(if $(JOBS),--jobs $(JOBS))
 
 lock: ## Resolve the dependencies anew into requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --generate-hashes \
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-annotate --no-header \
-	  --extra aws --extra bundling --extra cli --extra lambda --extra local --group dev pyproject.toml -o requirements.lock
+	  --extra aws --extra bundling --extra cdk --extra cli --extra lambda --extra local --group dev pyproject.toml -o requirements.lock
 
 clean: ## Remove what the other commands made
 	rm -rf $(VENV) .coverage .tools dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
