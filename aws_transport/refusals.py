@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final, assert_never
+
 from towpath.errors import Unsupported
-from towpath.operating import AuditEntry, Page, PartitionEntry, PartitionState, Warrant
+from towpath.manifest import Subscription
+from towpath.operating import AuditEntry, Page, PartitionEntry, PartitionState
+from towpath.settlement import SubscriptionStatus
+
+_DONE: Final[Mapping[SubscriptionStatus, str]] = {"paused": "paused", "active": "resumed", "disabled": "disabled"}
 
 
 class Refusals:
@@ -20,14 +27,6 @@ class Refusals:
             "transport where they must be seen"
         )
 
-    def pause(self, subscription: str, warrant: Warrant) -> bool:
-        """A queue has no switch, and who reads from it is the deployment's to say."""
-        raise _no_switch(subscription, "paused")
-
-    def resume(self, subscription: str, warrant: Warrant) -> bool:
-        """See ``pause``."""
-        raise _no_switch(subscription, "active")
-
     def audit(self, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
         """It is written to the log, line by line; SQS keeps none."""
         raise Unsupported(
@@ -36,8 +35,21 @@ class Refusals:
         )
 
 
-def _no_switch(subscription: str, status: str) -> Unsupported:
-    return Unsupported(
-        f"SQS cannot pause a queue at once (capability pause_at_once); set status = {status!r} for {subscription!r} in "
-        "the topology and deploy it"
-    )
+def no_switch(name: str, subscription: Subscription, status: SubscriptionStatus) -> Unsupported:
+    """Why ``name`` cannot be switched to ``status`` here, and what has that effect.
+
+    A queue has no switch of its own, and a flag would need a place that workers ask, which AWS's transport has none of. A
+    mapping has one, but the deployment sets it: switched by hand it would drift, and the next deployment undo it.
+    """
+    written = f"set status = {status!r} for it in the topology, render the manifest"
+    match subscription.host:
+        case "lambda":
+            how = f"its function polls as the deployment says: {written}, and deploy it"
+        case "worker":
+            first = "stop its workers, or " if status == "paused" else ""
+            how = f"SQS keeps no such flag: {first}{written}, deploy it, and start workers with it"
+        case "external":
+            how = "its consumer is not Towpath's: stop or start that"
+        case _:
+            assert_never(subscription.host)
+    return Unsupported(f"{name!r} cannot be {_DONE[status]} on AWS by a command (capability pause_at_once); {how}")

@@ -29,7 +29,7 @@ TOPOLOGY = {
     },
 }
 MESSAGES = 16  # to each topic
-STOPS = {4: 0, 10: 1}  # before which of them which worker is stopped
+STOPS = {0: 0, 10: 1}  # before which of them which worker is stopped: an idle one, and one that has had some
 
 
 @dataclass(frozen=True, kw_only=True)
