@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, assert_never
+from typing import Literal, assert_never
 
 from towpath.errors import Unsupported
 from towpath.manifest import Subscription
 from towpath.operating import AuditEntry, Page, PartitionEntry, PartitionState
-from towpath.settlement import SubscriptionStatus
-
-_DONE: Final[Mapping[SubscriptionStatus, str]] = {"paused": "paused", "active": "resumed", "disabled": "disabled"}
 
 
 class Refusals:
@@ -35,21 +31,22 @@ class Refusals:
         )
 
 
-def no_switch(name: str, subscription: Subscription, status: SubscriptionStatus) -> Unsupported:
-    """Why ``name`` cannot be switched to ``status`` here, and what has that effect.
+def no_switch(name: str, subscription: Subscription, wanted: Literal["paused", "resumed"]) -> Unsupported:
+    """Why no command can have ``name`` ``wanted``, and what has that effect.
 
-    A queue has no switch of its own, and a flag would need a place that workers ask, which AWS's transport has none of. A
-    mapping has one, but the deployment sets it: switched by hand it would drift, and the next deployment undo it.
+    A queue has no switch of its own, and a flag would need a place that workers ask; the AWS transport has none. A
+    mapping has a switch, but the deployment sets it: moved by hand it would drift, and the next deployment undo it.
     """
-    written = f"set status = {status!r} for it in the topology, render the manifest"
+    status = "paused" if wanted == "paused" else "active"
+    written = f'set status = "{status}" for it in the topology, render the manifest'
     match subscription.host:
         case "lambda":
             how = f"its function polls as the deployment says: {written}, and deploy it"
         case "worker":
-            first = "stop its workers, or " if status == "paused" else ""
+            first = "stop its workers, or " if wanted == "paused" else ""
             how = f"SQS keeps no such flag: {first}{written}, deploy it, and start workers with it"
         case "external":
             how = "its consumer is not Towpath's: stop or start that"
         case _:
             assert_never(subscription.host)
-    return Unsupported(f"{name!r} cannot be {_DONE[status]} on AWS by a command (capability pause_at_once); {how}")
+    return Unsupported(f"{name!r} cannot be {wanted} on AWS by a command (capability pause_at_once); {how}")

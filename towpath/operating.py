@@ -245,7 +245,10 @@ class Operator(Protocol):
         """
 
     def dead_letters(self, subscription: str | None, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
-        """At most ``limit`` dead letters of a subscription, or of all, those dead for longest first. Changes nothing."""
+        """At most ``limit`` dead letters of a subscription, or of all, those dead for longest first.
+
+        Changes nothing.
+        """
 
     def partitions(
         self, subscription: str, limit: int, cursor: str | None = None, state: PartitionState | None = None
