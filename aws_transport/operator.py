@@ -256,8 +256,8 @@ class SqsOperator(Refusals):
             letters = [place.read(message) for messages in looked.batches() for message in messages]
             there = sum(self._counts(place.url).values())
         if there > len(letters):
-            told = "%s holds about %d dead letters, and one look saw %d: take these out, or look again later"
-            self.log.warning(told, place.url, there, len(letters))
+            told = "%s has about %d dead letters in %s, and this look saw %d: of one group SQS shows ten at most"
+            self.log.warning(told, place.name, there, place.url.rpartition("/")[2], len(letters))
         return letters
 
 

@@ -141,7 +141,7 @@ def test_that_a_queue_holds_more_than_one_look_shows_is_told(caplog: pytest.LogC
     sqs = FakeSqs([[dead(1), dead(2)]], counted=25)
     operator(sqs).dead_letters(NAME, 1)
     (told,) = caplog.messages
-    assert "dead holds about 25 dead letters, and one look saw 2" in told
+    assert f"{NAME} has about 25 dead letters in dead, and this look saw 2" in told
 
 
 def test_dead_letters_are_listed_oldest_first() -> None:

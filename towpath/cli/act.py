@@ -271,9 +271,7 @@ def _discard(operator: Operator, asked: Asked) -> None:
 
 def _replay_edited(operator: Operator, ids: Sequence[str], payload: JsonValue, asked: Asked) -> None:
     if len(ids) != 1 or is_message_id(ids[0]):
-        raise typer.BadParameter(
-            "--edit needs the id of exactly one delivery; 'towpath deliveries list --where state=dead' shows it"
-        )
+        raise typer.BadParameter("--edit needs the id of exactly one dead letter; 'towpath dead-letters list' shows it")
     new_id = operator.replay_edited(ids[0], payload, asked.warrant)
     with telling(f"{ids[0]} is replayed as message {new_id}"):
         if asked.as_json:
