@@ -51,6 +51,7 @@ class FakeSqs:
     asked: list[dict[str, Any]] = field(default_factory=list)
     given_back: list[tuple[str, int]] = field(default_factory=list)
     counted: int = 0  # what the queue says that it holds
+    failed: list[dict[str, Any]] = field(default_factory=list)  # of what is given back
     on_receive: Callable[[], None] = lambda: None
     refuse_giving_back: Exception | None = None
 
@@ -74,7 +75,7 @@ class FakeSqs:
         assert request["QueueUrl"] == "dead"
         assert len(request["Entries"]) <= 10
         self.given_back += [(entry["ReceiptHandle"], entry["VisibilityTimeout"]) for entry in request["Entries"]]
-        return {}
+        return {"Failed": self.failed} if self.failed else {}
 
 
 def dead(number: int, **changes: Any) -> dict[str, Any]:
@@ -171,6 +172,15 @@ def test_what_cannot_be_given_back_is_listed_all_the_same(caplog: pytest.LogCapt
     sqs = FakeSqs([[dead(1)]], refuse_giving_back=aws_error("InternalError", 500))
     assert len(operator(sqs).dead_letters(NAME, 10)) == 1
     assert "come back in 120 s" in caplog.text
+
+
+def test_what_sqs_did_not_take_back_is_told_entry_by_entry(caplog: pytest.LogCaptureFixture) -> None:
+    failed = [{"Id": "1", "Code": "InternalError", "Message": "oops", "SenderFault": False}]
+    sqs = FakeSqs([[dead(1), dead(2)]], failed=failed)
+    assert len(operator(sqs).dead_letters(NAME, 10)) == 2
+    assert caplog.messages == [
+        "1 dead letters that were looked at come back in 120 s by themselves: InternalError: oops"
+    ]
 
 
 def test_what_sqs_moved_itself_says_so_with_the_receives_it_allowed() -> None:
