@@ -49,8 +49,10 @@ class Entry:
     @property
     def lanes(self) -> tuple[str, ...]:
         """Names of what at most one entry may be on its way for: its group, and its deduplication key."""
-        key = None if self.claim is None else f"key {self.claim.key}"
-        return tuple(name for name in (self.group_lane, key) if name is not None)
+        if self.claim is None:
+            return () if self.group is None else (f"group {self.group}",)
+        key = f"key {self.claim.key}"
+        return (key,) if self.group is None else (f"group {self.group}", key)
 
     @property
     def group_lane(self) -> str | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from aws_transport.delivery import sqs_attributes
 from aws_transport.faults import translated
+from aws_transport.polling import Polling
 from aws_transport.settlement import SqsDelivery, SqsSettler, readable_attributes, replay_count
 from towpath import limits
 from towpath.errors import TransportRejected, TransportUnavailable
@@ -26,6 +28,7 @@ from towpath.settlement import (
     Discard,
     Release,
     Retrial,
+    Settled,
     SettleResult,
     SubscriptionPolicy,
 )
@@ -35,9 +38,18 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageTypeDef, ReceiveMessageRequestTypeDef
 
 
+_SHORT_POLL: Final = timedelta(seconds=2)  # a stop can wait for the end of one
+_BRIEF_HOLD: Final = timedelta(seconds=10)  # of what a longer one brings, until it is known that somebody is there
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqsConsumer:
-    """``towpath.ports.Consumer`` on one queue. Keeps no state, so several threads may share one."""
+    """``towpath.ports.Consumer`` on one queue. Several threads may share one.
+
+    A poll on its way cannot be called back, and SQS may hand out messages for it although nobody listens any more. So
+    one of more than 2 s, which a stop leaves behind, hides what it brings for 10 s only, and for a whole lease by a
+    call of its own once it is here: what nobody is there to take comes again soon.
+    """
 
     client: SQSClient
     policy: SubscriptionPolicy
@@ -45,21 +57,43 @@ class SqsConsumer:
     settler: SqsSettler
     clock: Clock
     random_bytes: RandomBytes = os.urandom
+    polling: Polling = field(default_factory=Polling)
 
     def receive(self, limit: int, wait: timedelta) -> list[Delivery]:
-        """One long poll of at most ``wait`` (20 s is SQS's most) for at most ``limit`` deliveries (10 is SQS's most).
+        """One long poll of at most ``wait``, in whole seconds rounded up (20 s is SQS's most), for at most ``limit``
+        deliveries (10 is SQS's most). Nothing after ``stop_receiving``; nothing from a subscription that the manifest
+        has paused or disabled, as Lambda gets nothing from it.
 
         A FIFO queue is asked for one message at a time: more of a group in one answer would be handled beside each
         other. When the long poll brings one, others are polled for side by side without waiting, as long as they
         bring some: while one of a group is in flight, SQS gives no other of it, so each is of another group. Raises
         ``TransportUnavailable`` for what may pass, ``TransportRejected`` for a right or a queue that is missing.
         """
+        if self.policy.status != "active":
+            self.polling.wait(wait.total_seconds())
+            return []
+        if self.polling.is_stopped:
+            return []
         most = min(limit, limits.SQS_BATCH_ENTRIES)
-        return self._receive_groups(most, wait) if self.fifo else self._poll(most, wait)
+        return list(self._receive_groups(most, wait) if self.fifo else self._first(most, wait))
 
-    def _receive_groups(self, most: int, wait: timedelta) -> list[Delivery]:
-        received = found = self._poll(1, wait)
-        while found and (wave := min(2 * len(found), most - len(received))) > 0:
+    def _first(self, most: int, wait: timedelta) -> list[SqsDelivery]:
+        lease = timedelta(seconds=self.policy.lease_seconds)
+        if wait <= _SHORT_POLL:
+            return self._poll(most, wait, lease)
+        hold = min(lease, _BRIEF_HOLD)
+        found = self.polling.poll(lambda: self._poll(most, wait, hold), self._give_back)
+        if hold == lease or not found:
+            return list(found)
+        answers = self.settler.extend(found, lease)
+        return [one for one, answer in zip(found, answers, strict=True) if isinstance(answer, Settled)]
+
+    def _give_back(self, deliveries: Sequence[SqsDelivery]) -> None:
+        self.settler.release([Release(delivery=delivery) for delivery in deliveries])
+
+    def _receive_groups(self, most: int, wait: timedelta) -> list[SqsDelivery]:
+        received = found = self._first(1, wait)
+        while found and (wave := min(2 * len(found), most - len(received))) > 0 and not self.polling.is_stopped:
             with ThreadPoolExecutor(wave, thread_name_prefix="towpath-receive") as pool:
                 found = [one for polled in pool.map(self._poll_for_more, range(wave)) for one in polled]
             received = received + found
@@ -67,22 +101,24 @@ class SqsConsumer:
                 break
         return received
 
-    def _poll_for_more(self, _: int) -> list[Delivery]:
+    def _poll_for_more(self, _: int) -> list[SqsDelivery]:
         """One more, at once. A fault here would lose what others have brought, and the next receive meets it too."""
         try:
-            return self._poll(1, timedelta(0))
+            return self._poll(1, timedelta(0), timedelta(seconds=self.policy.lease_seconds))
         except (TransportUnavailable, TransportRejected):
             return []
 
-    def _poll(self, most: int, wait: timedelta) -> list[Delivery]:
-        """One call. On a FIFO queue boto3's repeats of it, after an answer that did not come, get the same message:
-        else it, and its group with it, would wait until its visibility ends (Amazon SQS API reference, ReceiveMessage).
+    def _poll(self, most: int, wait: timedelta, hold: timedelta) -> list[SqsDelivery]:
+        """One call; what it brings is hidden for ``hold``.
+
+        On a FIFO queue boto3's repeats of it, after an answer that did not come, get the same message: else it, and its
+        group with it, would wait until its visibility ends (Amazon SQS API reference, ReceiveMessage).
         """
         request: ReceiveMessageRequestTypeDef = {
             "QueueUrl": self.settler.queue_url,
             "MaxNumberOfMessages": most,
-            "WaitTimeSeconds": min(int(wait.total_seconds()), limits.SQS_LONG_POLL_SECONDS),
-            "VisibilityTimeout": self.policy.lease_seconds,
+            "WaitTimeSeconds": min(math.ceil(wait.total_seconds()), limits.SQS_LONG_POLL_SECONDS),
+            "VisibilityTimeout": int(hold.total_seconds()),
             "MessageSystemAttributeNames": ["ApproximateReceiveCount", "MessageGroupId"],
             "MessageAttributeNames": ["All"],
         }
@@ -124,10 +160,14 @@ class SqsConsumer:
         return self.settler.acknowledge_cancel(acknowledgements)
 
     def stop_receiving(self) -> None:
-        """Nothing to do: a poll that is on its way cannot be called back."""
+        """Have a receive that waits end: one of up to 2 s by itself, a longer one at once. What its poll yet brings,
+        for 20 s at most, is given back as long as this process lives; else it comes again within 10 s.
+        """
+        self.polling.stop()
 
     def close(self) -> None:
-        """Nothing is held open: the clients are the transport's."""
+        """Receive nothing more. Nothing else is held open: the clients are the transport's."""
+        self.polling.stop()
 
     def _delivery(self, message: MessageTypeDef) -> SqsDelivery:
         system = message.get("Attributes", {})

@@ -123,7 +123,7 @@ def subscription_of(delivery_id: str) -> str:
     """The subscription that a dead letter's id names. Raises ``InvalidSelection`` for what is no such id."""
     name, slash, message_id = delivery_id.rpartition("/")
     if not (name and slash and message_id):
-        listed = "'towpath deliveries list --where state=dead' shows them"
+        listed = "'towpath dead-letters list' shows them"
         raise InvalidSelection(f"{delivery_id!r} is no dead letter's id on AWS; {listed}")
     return name
 

@@ -94,8 +94,14 @@ class Pass:
             for i, message in enumerate(messages)
         ]
         try:
-            self.client.change_message_visibility_batch(QueueUrl=self.url, Entries=entries)
+            answer = self.client.change_message_visibility_batch(QueueUrl=self.url, Entries=entries)
         except (BotoCoreError, ClientError) as error:
-            self.log.warning(
-                "dead letters that were looked at come back in %d s by themselves: %s", HOLD_SECONDS, error
-            )
+            self._tell_hidden(len(messages), str(error))
+            return
+        failed = answer.get("Failed", ())
+        if failed:
+            self._tell_hidden(len(failed), f"{failed[0]['Code']}: {failed[0].get('Message', '')}")
+
+    def _tell_hidden(self, count: int, why: str) -> None:
+        told = "%d dead letters that were looked at come back in %d s by themselves: %s"
+        self.log.warning(told, count, HOLD_SECONDS, why)

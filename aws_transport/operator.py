@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -19,9 +19,9 @@ from aws_transport.dead_entries import DeadLetter, subscription_of
 from aws_transport.editing import Editor
 from aws_transport.faults import translated
 from aws_transport.looking import Pass
-from aws_transport.refusals import Refusals
+from aws_transport.refusals import Refusals, no_switch
 from towpath.envelope import Sources
-from towpath.errors import InvalidSelection, SubscriptionNotFound, Unsupported
+from towpath.errors import InvalidSelection, SubscriptionNotFound, Unsupported, did_you_mean
 from towpath.manifest import Subscription, Topic
 from towpath.message import JsonValue
 from towpath.operating import (
@@ -46,6 +46,9 @@ _WAITING: Final = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDe
 _IN_FLIGHT: Final = "ApproximateNumberOfMessagesNotVisible"
 _MOST_COUNTED: Final = 1_000
 _QUEUES_AT_ONCE: Final = 8
+
+_ThingT = TypeVar("_ThingT")
+_RowT = TypeVar("_RowT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,31 +82,24 @@ class SqsOperator(Refusals):
         SQS does not tell a delivery that waits for its next attempt from one in a worker's hands: both are hidden, and
         counted as ``leased``. It keeps no count of what was completed or discarded, and CloudWatch alone knows ages.
         """
-        return [self._stats(name) for name in self._deployed()]
+        return self._of_each(self._stats, self._deployed())
 
-    def backlog(self) -> list[Backlog]:
-        """See the port. SQS does not tell message groups apart: of a FIFO queue all that waits counts as claimable.
-        What backs off counts as in flight.
+    def backlog(self, subscription: str | None = None) -> list[Backlog]:
+        """See the port; one call for each queue. SQS does not tell message groups apart: of a FIFO queue all that is
+        visible counts as claimable. What backs off counts as in flight, and what a producer has SQS delay does not
+        count yet.
         """
-        rows = []
-        for name in self._deployed():
-            counts = self._counts(self.bindings[name].queue_url)
-            waiting, in_flight = counts[_WAITING[0]], counts[_IN_FLIGHT]
-            rows.append(
-                Backlog(
-                    subscription=name,
-                    claimable=min(waiting, _MOST_COUNTED),
-                    in_flight=min(in_flight, _MOST_COUNTED),
-                    claimable_capped=waiting > _MOST_COUNTED,
-                    in_flight_capped=in_flight > _MOST_COUNTED,
-                )
-            )
-        return rows
+        if subscription is None:
+            return self._of_each(self._backlog, self._deployed())
+        self._known(subscription)
+        return [self._backlog(subscription)]
 
     # Lists
 
-    def dead_letters(self, subscription: str, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
-        """See the port: of those that one bounded pass over each queue shows, those dead for longest first."""
+    def dead_letters(self, subscription: str | None, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
+        """See the port: of those that one bounded pass over each queue shows. A queue that holds more is told of in
+        the log.
+        """
         page = self._page(Selection(subscription=subscription), limit, cursor)
         return Page(entries=tuple(letter.entry() for letter in page), cursor=page.cursor)
 
@@ -152,6 +148,14 @@ class SqsOperator(Refusals):
         order = Order(action="purge", selection=selection, warrant=warrant, pace=pace)
         return self._actions().discard(self._places(selection), order)
 
+    def pause(self, subscription: str, warrant: Warrant) -> bool:  # noqa: ARG002 - it is refused, whoever asks
+        """Raises ``Unsupported``, with what to do instead."""
+        raise no_switch(subscription, self._known(subscription), "paused")
+
+    def resume(self, subscription: str, warrant: Warrant) -> bool:  # noqa: ARG002 - it is refused, whoever asks
+        """See ``pause``."""
+        raise no_switch(subscription, self._known(subscription), "resumed")
+
     def _actions(self) -> Actions:
         return Actions(
             client=self.client,
@@ -169,6 +173,23 @@ class SqsOperator(Refusals):
         if unbound:
             self.log.warning("left out, since they have no bindings: %s", ", ".join(unbound))
         return sorted(self.subscriptions.keys() & self.bindings.keys())
+
+    def _of_each(self, look: Callable[[_ThingT], _RowT], things: Iterable[_ThingT]) -> list[_RowT]:
+        """``look`` at each of them, some at a time, since each takes a call or more."""
+        with ThreadPoolExecutor(_QUEUES_AT_ONCE, thread_name_prefix="towpath-look") as pool:
+            return list(pool.map(look, things))
+
+    def _backlog(self, name: str) -> Backlog:
+        counts = self._counts(self.bindings[name].queue_url)
+        served = self.subscriptions[name].status == "active"
+        waiting, in_flight = counts[_WAITING[0]] if served else 0, counts[_IN_FLIGHT]
+        return Backlog(
+            subscription=name,
+            claimable=min(waiting, _MOST_COUNTED),
+            in_flight=min(in_flight, _MOST_COUNTED),
+            claimable_capped=waiting > _MOST_COUNTED,
+            in_flight_capped=in_flight > _MOST_COUNTED,
+        )
 
     def _stats(self, name: str) -> SubscriptionStats:
         binding = self.bindings[name]
@@ -203,10 +224,8 @@ class SqsOperator(Refusals):
         return [place for name in names for place in self._places_of(name)]
 
     def _places_of(self, name: str) -> list[Place]:
-        known, binding = self.subscriptions.get(name), self.bindings.get(name)
-        if known is None or binding is None:
-            deployed = ", ".join(sorted(self.subscriptions.keys() & self.bindings.keys())) or "none"
-            raise SubscriptionNotFound(name, f"manifest and bindings have {deployed}")
+        known = self._known(name)
+        binding = self.bindings[name]
         place = Place(
             name=name,
             subscription=known,
@@ -216,11 +235,17 @@ class SqsOperator(Refusals):
         )
         return [place, replace(place, url=binding.delivery_failure_queue_url, undelivered=True)]
 
+    def _known(self, name: str) -> Subscription:
+        if name in self.subscriptions and name in self.bindings:
+            return self.subscriptions[name]
+        deployed = sorted(self.subscriptions.keys() & self.bindings.keys())
+        problem = f"manifest and bindings have {', '.join(deployed) or 'none'}{did_you_mean(name, deployed)}"
+        raise SubscriptionNotFound(name, problem)
+
     def _page(self, selection: Selection, limit: int, cursor: str | None) -> Page[DeadLetter]:
         after = None if cursor is None else _place_of(cursor)
         places, now = self._places(selection), self.sources.clock()
-        with ThreadPoolExecutor(_QUEUES_AT_ONCE, thread_name_prefix="towpath-look") as pool:
-            seen = [letter for found in pool.map(self._look, places) for letter in found]
+        seen = [letter for found in self._of_each(self._look, places) for letter in found]
         meant = sorted((letter for letter in seen if letter.meets(selection, now)), key=_place)
         following = [letter for letter in meant if after is None or _place(letter) > after]
         entries = tuple(following[:limit])
@@ -228,7 +253,12 @@ class SqsOperator(Refusals):
 
     def _look(self, place: Place) -> Sequence[DeadLetter]:
         with Pass(client=self.client, url=place.url, clock=self.sources.clock, log=self.log) as looked:
-            return [place.read(message) for messages in looked.batches() for message in messages]
+            letters = [place.read(message) for messages in looked.batches() for message in messages]
+            there = sum(self._counts(place.url).values())
+        if there > len(letters):
+            told = "%s has about %d dead letters in %s, and this look saw %d: of one group SQS shows ten at most"
+            self.log.warning(told, place.name, there, place.url.rpartition("/")[2], len(letters))
+        return letters
 
 
 def _only_dead(selection: Selection, doing: str) -> Selection:

@@ -14,7 +14,7 @@ from aws_transport.faults import AwsFault, code_of, entry_error, publish_error, 
 from aws_transport.lanes import Lanes
 from aws_transport.ledger import Ledger, LedgerClient, Reservation
 from aws_transport.sending import Sent, send_all
-from towpath.envelope import Prepared, Sources, prepare
+from towpath.envelope import EnvelopeMaker, Prepared, Sources, ids_of
 from towpath.errors import Unsupported, did_you_mean
 from towpath.manifest import AwsTopic, Topic
 from towpath.message import NewMessage, PublishError, PublishResult
@@ -62,10 +62,16 @@ class SnsPublisher:
         if connection is not None:
             raise Unsupported("publish(connection=...) needs a database transport: SNS takes part in no transaction")
         require_messages(messages)
+        refusal = self._refusal(topic)
+        if refusal is not None:
+            return [_rejected(None, refusal) for _ in messages]
         results: dict[int, PublishResult] = {}
         entries: list[Entry] = []
+        now = self.sources.clock()
+        maker = EnvelopeMaker(topic, self.topics[topic].max_payload_bytes, now)
+        ids = ids_of(messages, self.sources)
         for position, message in enumerate(messages):
-            checked = self._checked(topic, message)
+            checked = self._checked(topic, message, maker.prepare(message, ids[position]))
             if isinstance(checked, Prepared):
                 entries.append(self._entry(self.topics[topic], position, message, checked))
             else:
@@ -74,17 +80,20 @@ class SnsPublisher:
             results |= send_all(Lanes(entries), self._sending(topic).send)
         return [results[position] for position in range(len(messages))]
 
-    def _checked(self, name: str, message: NewMessage) -> Prepared | PublishResult:
-        """What can be said without AWS: the message ready to be sent, or its rejection."""
+    def _refusal(self, name: str) -> PublishError | None:
+        """Why nothing can be published to this topic."""
         topic = self.topics.get(name)
         if topic is None or topic.aws is None:
-            return _rejected(None, PublishError(code="TopicNotFound", message=self._not_here(name)))
+            return PublishError(code="TopicNotFound", message=self._not_here(name))
         if topic.status == "disabled":
-            return _rejected(None, PublishError(code="TopicDisabled", message=f"topic {name!r} is disabled"))
-        prepared = prepare(name, message, topic.max_payload_bytes, self.sources)
+            return PublishError(code="TopicDisabled", message=f"topic {name!r} is disabled")
+        return None
+
+    def _checked(self, name: str, message: NewMessage, prepared: Prepared | PublishError) -> Prepared | PublishResult:
+        """What can be said without AWS: the message ready to be sent, or its rejection."""
         if isinstance(prepared, PublishError):
             return _rejected(None, prepared)
-        fault = _unsendable(name, topic, message)
+        fault = _unsendable(name, self.topics[name], message)
         if fault is None and name not in self.bindings:
             problem = f"topic {name!r} has no bindings: deploy the manifest, and give the bindings of that deployment"
             fault = PublishError(code="TopicUnbound", message=problem)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal, assert_never
+
 from towpath.errors import Unsupported
-from towpath.operating import AuditEntry, Page, PartitionEntry, PartitionState, Warrant
+from towpath.manifest import Subscription
+from towpath.operating import AuditEntry, Page, PartitionEntry, PartitionState
 
 
 class Refusals:
@@ -20,14 +23,6 @@ class Refusals:
             "transport where they must be seen"
         )
 
-    def pause(self, subscription: str, warrant: Warrant) -> bool:
-        """A queue has no switch, and who reads from it is the deployment's to say."""
-        raise _no_switch(subscription, "paused")
-
-    def resume(self, subscription: str, warrant: Warrant) -> bool:
-        """See ``pause``."""
-        raise _no_switch(subscription, "active")
-
     def audit(self, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
         """It is written to the log, line by line; SQS keeps none."""
         raise Unsupported(
@@ -36,8 +31,22 @@ class Refusals:
         )
 
 
-def _no_switch(subscription: str, status: str) -> Unsupported:
-    return Unsupported(
-        f"SQS cannot pause a queue at once (capability pause_at_once); set status = {status!r} for {subscription!r} in "
-        "the topology and deploy it"
-    )
+def no_switch(name: str, subscription: Subscription, wanted: Literal["paused", "resumed"]) -> Unsupported:
+    """Why no command can have ``name`` ``wanted``, and what has that effect.
+
+    A queue has no switch of its own, and a flag would need a place that workers ask; the AWS transport has none. A
+    mapping has a switch, but the deployment sets it: moved by hand it would drift, and the next deployment undo it.
+    """
+    status = "paused" if wanted == "paused" else "active"
+    written = f'set status = "{status}" for it in the topology, render the manifest'
+    match subscription.host:
+        case "lambda":
+            how = f"its function polls as the deployment says: {written}, and deploy it"
+        case "worker":
+            first = "stop its workers, or " if wanted == "paused" else ""
+            how = f"SQS keeps no such flag: {first}{written}, deploy it, and start workers with it"
+        case "external":
+            how = "its consumer is not Towpath's: stop or start that"
+        case _:
+            assert_never(subscription.host)
+    return Unsupported(f"{name!r} cannot be {wanted} on AWS by a command (capability pause_at_once); {how}")

@@ -44,7 +44,7 @@ __all__ = [
     "replay_count",
 ]
 
-_COPY_SECONDS = 60  # long enough to send a copy and delete, with boto3's own retries
+_COPY_HOLD = timedelta(seconds=60)  # long enough to send a copy and delete, with boto3's own retries
 _LOST = frozenset({"InvalidIdFormat", "MessageNotInflight", "ReceiptHandleIsInvalid"})
 # What SQS says in their place, as an invalid parameter: the first of FIFO handles whose time is up, the second of
 # hiding a message that was deleted or received anew.
@@ -59,17 +59,20 @@ class SqsSettler:
 
     ``client`` gives boto3's SQS client and is asked anew for every call, so it should keep what it makes.
     ``receive_margin`` is how long before ``Delivery.received_at`` SQS may have handed the message out: a visibility
-    time-out may end 12 hours after that at the latest. Stateless, so usable from several threads.
+    time-out may end 12 hours after that at the latest. ``copy_hold`` is how long a message stays hidden from when its
+    copy for the dead-letter queue is made, until it is deleted. Stateless, so usable from several threads.
 
     The receipt handle is the fence. A FIFO queue refuses one whose time is up. A standard queue refuses to change the
     visibility of a message that is not in flight, but says yes to deleting by an old handle and deletes nothing
-    (Amazon SQS API reference, DeleteMessage): there a late ``complete`` cannot be told from one in time.
+    (Amazon SQS API reference, DeleteMessage): there a late ``complete`` cannot be told from one in time. Whether it
+    refuses the old handle of a message that somebody else holds by now, AWS does not say.
     """
 
     client: Callable[[], SQSClient]
     queue_url: str
     dead_letter_queue_url: str
     receive_margin: timedelta = timedelta(seconds=limits.LEASE_GRACE_SECONDS)
+    copy_hold: timedelta = _COPY_HOLD
     clock: Clock = utc_now
 
     def complete(self, completions: Sequence[Completion]) -> list[SettleResult]:
@@ -109,18 +112,23 @@ class SqsSettler:
     def dead_letter(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
         """Copy the messages to the dead-letter queue with a note of why, then delete them.
 
-        Each is held for a minute first: that proves the lease, and keeps others away while the copy is made. When the
-        copy stands and the deletion fails, the message comes again: it may leave two copies, and never none.
+        When the copy stands and the deletion fails, the message comes again: it may leave two copies, and never none.
         """
-        answers = self.extend([letter.delivery for letter in letters], timedelta(seconds=_COPY_SECONDS))
-        held = [i for i, answer in enumerate(answers) if isinstance(answer, Settled)]
-        answers = _with(answers, held, self.copy_to_dead_letter_queue([letters[i] for i in held]))
-        copied = [i for i in held if isinstance(answers[i], Settled)]
+        answers = self.copy_to_dead_letter_queue(letters)
+        copied = [i for i, answer in enumerate(answers) if isinstance(answer, Settled)]
         return _with(answers, copied, self._delete([letters[i].delivery for i in copied], "dead"))
 
     def copy_to_dead_letter_queue(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
-        """The copying alone, for a caller whose messages cannot come again meanwhile and are deleted for it: Lambda."""
+        """The copying alone, for a caller whose messages are deleted for it within ``copy_hold``: Lambda.
 
+        Each is hidden for ``copy_hold`` first: that proves the lease, so that nothing is copied which somebody else has
+        or has deleted, and keeps others away meanwhile.
+        """
+        answers = self.extend([letter.delivery for letter in letters], self.copy_hold)
+        held = [i for i, answer in enumerate(answers) if isinstance(answer, Settled)]
+        return _with(answers, held, self._send_copies([letters[i] for i in held]))
+
+    def _send_copies(self, letters: Sequence[DeadLettering]) -> list[SettleResult]:
         def call(part: Sequence[QueueCopy]) -> Mapping[str, Any]:
             entries = [copy.entry(str(i)) for i, copy in enumerate(part)]
             return self.client().send_message_batch(QueueUrl=self.dead_letter_queue_url, Entries=entries)

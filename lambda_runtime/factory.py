@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools import Logger
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from lambda_runtime.idempotency import Idempotency
     from lambda_runtime.tracing import Tracer
+
+_DELETE_MARGIN: Final = timedelta(seconds=60)  # what Lambda gets to delete what is done, once it has its answer
 
 LambdaHandler = Callable[[Any, Any], dict[str, Any]]
 
@@ -127,6 +129,7 @@ def function_for(
             queue_url=environment.queue_url,
             dead_letter_queue_url=environment.dead_letter_queue_url,
             receive_margin=timedelta(seconds=limits.ESM_BATCH_WINDOW_SECONDS),  # Lambda may have held it as long
+            copy_hold=timedelta(seconds=settings.timeout_seconds) + _DELETE_MARGIN,
         ),
         threads=Threads(settings.concurrency),
         loops=loops,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from local_transport.applied import AppliedTopic, AppliedTopology
 from towpath.envelope import EnvelopeMaker, Prepared, Sources
 from towpath.errors import did_you_mean
-from towpath.message import NewMessage, PublishError, PublishResult, new_message_ids
+from towpath.message import NewMessage, PublishError, PublishResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +40,6 @@ class Checked:
     target: AppliedTopic | None
     drafts: Sequence[Draft]
     rejected: Mapping[int, PublishResult]
-
-
-def ids_of(messages: Sequence[NewMessage], sources: Sources) -> list[str]:
-    """The ids that the messages have, and new ones for the rest.
-
-    They are made once for a call, so that it has the same ids however often it is checked, written or refused.
-    """
-    missing = sum(new.id is None for new in messages)
-    made = iter(new_message_ids(missing, sources.clock(), sources.random_bytes))
-    return [next(made) if new.id is None else new.id for new in messages]
 
 
 def check(

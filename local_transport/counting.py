@@ -28,9 +28,10 @@ def stats(connection: Connection) -> list[SubscriptionStats]:
     return [_stats(row) for row in connection.execute(_STATS)]
 
 
-def backlog(connection: Connection) -> list[Backlog]:
-    """Every subscription, by name, of one moment."""
-    return [_backlog(row) for row in connection.execute(_BACKLOG)]
+def backlog(connection: Connection, name: str | None = None) -> list[Backlog]:
+    """Every subscription, by name, of one moment; or the one that is called ``name``."""
+    wanted = _BACKLOG if name is None else _BACKLOG.where(subscription.c.name == name)
+    return [_backlog(row) for row in connection.execute(wanted)]
 
 
 # --- Conditions, each in the words of an index -------------------------------------------------------------------

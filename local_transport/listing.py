@@ -28,9 +28,9 @@ def deliveries(
 
 
 def dead_letters(
-    connection: Connection, applied: AppliedTopology, subscription_name: str, limit: int, cursor: str | None
+    connection: Connection, applied: AppliedTopology, subscription_name: str | None, limit: int, cursor: str | None
 ) -> Page[DeadLetterEntry]:
-    """At most ``limit`` dead letters of a subscription, those dead for longest first."""
+    """At most ``limit`` dead letters of a subscription, or of all, those dead for longest first."""
     selection = Selection(subscription=subscription_name, state="dead")
     rows, following = _page(_rows(connection, applied, selection, limit, cursor), selection, limit)
     return Page(entries=tuple(_dead_letter(row) for row in rows), cursor=following)

@@ -50,18 +50,20 @@ class DatabaseOperator:
         with self.database.reading() as connection:
             return counting.stats(connection)
 
-    def backlog(self) -> list[Backlog]:
-        """Every subscription, by name, of one moment. Reads at most some thousands of index entries for each."""
+    def backlog(self, subscription: str | None = None) -> list[Backlog]:
+        """See the port; of one moment. Reads at most some thousands of index entries for each subscription."""
         with self.database.reading() as connection:
-            return counting.backlog(connection)
+            if subscription is not None:
+                _known(self.reader.current(connection).subscriptions, subscription)
+            return counting.backlog(connection, subscription)
 
     def deliveries(self, selection: Selection, limit: int, cursor: str | None = None) -> Page[DeliveryEntry]:
         """See the port. A partition key of a subscription in mode ``none`` is looked for in every message."""
         with self.database.reading() as connection:
             return listing.deliveries(connection, self.reader.current(connection), selection, limit, cursor)
 
-    def dead_letters(self, subscription: str, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
-        """At most ``limit`` dead letters, those dead for longest first."""
+    def dead_letters(self, subscription: str | None, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
+        """See the port."""
         with self.database.reading() as connection:
             applied = self.reader.current(connection)
             return listing.dead_letters(connection, applied, subscription, limit, cursor)

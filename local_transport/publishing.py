@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from local_transport.applied import AppliedTopic, AppliedTopology, TopologyReader
-from local_transport.checking import Checked, Draft, check, comparable, ids_of, rejection
+from local_transport.checking import Checked, Draft, check, comparable, rejection
 from local_transport.connections import Database, run_again
 from local_transport.deduplication import Deduplicator, Keyed
 from local_transport.delivering import Deliveries, LaneWriting, fan_out, ordered_lanes
@@ -20,7 +20,7 @@ from local_transport.dialects.port import Columns
 from local_transport.shortcut import BYTES, ROWS, Shortcut, way_of
 from local_transport.tables import message, unwanted
 from local_transport.wakeups import Wakeups
-from towpath.envelope import Sources
+from towpath.envelope import Sources, ids_of
 from towpath.errors import TransportUnavailable
 from towpath.message import NewMessage, PublishError, PublishResult
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeVar
@@ -26,6 +26,7 @@ from towpath.message import (
     format_time,
     is_message_id,
     new_message_id,
+    new_message_ids,
 )
 from towpath.validation import CLAIM_CHECK_ADVICE, carried_fault, first_fault, ref_fault
 
@@ -71,6 +72,13 @@ def prepare(
     now = sources.clock()
     own_id = new.id or new_id or new_message_id(now, sources.random_bytes)
     return EnvelopeMaker(topic, max_bytes, now).prepare(new, own_id)
+
+
+def ids_of(messages: Sequence[NewMessage], sources: Sources) -> list[str]:
+    """The ids that the messages have, and new ones for the rest: made once for a call, however often it is tried."""
+    missing = sum(new.id is None for new in messages)
+    made = iter(new_message_ids(missing, sources.clock(), sources.random_bytes))
+    return [next(made) if new.id is None else new.id for new in messages]
 
 
 class EnvelopeMaker:

@@ -234,16 +234,21 @@ class Operator(Protocol):
     def stats(self) -> list[SubscriptionStats]:
         """Every subscription, by name."""
 
-    def backlog(self) -> list[Backlog]:
-        """What could start now and what runs, of every subscription, by name. Costs the same however much waits."""
+    def backlog(self, subscription: str | None = None) -> list[Backlog]:
+        """What could start now and what runs, of every subscription, by name, or of one. Costs the same however much
+        waits. Of a subscription that is paused or disabled nothing could start.
+        """
 
     def deliveries(self, selection: Selection, limit: int, cursor: str | None = None) -> Page[DeliveryEntry]:
         """At most ``limit`` of the selected deliveries, in the order of their publishing; dead ones alone, those dead
         for longest first. Changes nothing.
         """
 
-    def dead_letters(self, subscription: str, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
-        """At most ``limit`` dead letters, oldest first where the transport keeps an order. Changes nothing."""
+    def dead_letters(self, subscription: str | None, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
+        """At most ``limit`` dead letters of a subscription, or of all, those dead for longest first.
+
+        Changes nothing.
+        """
 
     def partitions(
         self, subscription: str, limit: int, cursor: str | None = None, state: PartitionState | None = None

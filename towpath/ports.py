@@ -87,8 +87,9 @@ class Consumer(Settler, Protocol):
     def stop_receiving(self) -> None:
         """Claim nothing more; what is held is still settled and renewed. Raises nothing.
 
-        With the capability ``receive_ends_at_stop`` a receive that waits ends at once, else it may run on and bring
-        deliveries.
+        A receive that waits ends at once, or within 2 s, and may bring deliveries yet. Without the capability
+        ``receive_ends_at_stop`` one of more than 2 s leaves something behind: for a while it may go on and claim, and
+        what it claims is given back, or comes again within seconds.
         """
 
     def close(self) -> None:

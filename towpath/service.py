@@ -24,8 +24,8 @@ from towpath.settlement import Decision, Delivery, Release
 from towpath.settling import Counts, Settling, joined
 from towpath.terms import Terms
 
-_LONG_WAIT: Final = timedelta(minutes=10)  # of a receive that a stop ends
-_RECEIVE_WAIT: Final = timedelta(seconds=2)  # of one that a stop does not end, or that keeps claims from others
+_LONG_WAIT: Final = timedelta(minutes=10)  # of a receive that a stop ends without harm
+_RECEIVE_WAIT: Final = timedelta(seconds=2)  # of one that a stop has to wait for, or that keeps claims from others
 _SHORT_POLL: Final = timedelta(seconds=1)  # SQS answers a poll without a wait from some of its servers only
 _FREE_SECONDS: Final = 0.2  # of a wait for a free thread
 _LATE_SECONDS: Final = 5.0  # what was claimed ahead waits no longer for a thread: another worker may have one
@@ -114,9 +114,10 @@ class Service:
 
     def _receive_all(self) -> None:
         idle_since = time.monotonic()
+        received: list[Delivery] | None = None
         while not self._stopping.is_set():
             busy = self._keeper.busy  # before the receive: what is settled during it may be due again
-            received = self._receive(self._wait(idle_since, busy=busy))
+            received = self._receive(self._wait(idle_since, busy=busy, quiet=not busy and not received))
             if received or busy:
                 idle_since = time.monotonic()
             elif self._is_done(received, idle_since):
@@ -124,11 +125,15 @@ class Service:
             if busy and self._options.once and received == []:
                 self._stopping.wait(_LOOK_SECONDS)  # a handler that runs may yet make something due
 
-    def _wait(self, idle_since: float, *, busy: bool) -> timedelta:
-        """How long a receive may wait: while nobody else needs its claims, and nothing else is to be noticed."""
+    def _wait(self, idle_since: float, *, busy: bool, quiet: bool) -> timedelta:
+        """How long a receive may wait: while nobody else needs its claims, and nothing else is to be noticed.
+
+        One that a stop leaves behind may yet bring something: also what this worker gives back then, if it is ``busy``,
+        and the more probably the less ``quiet`` it is.
+        """
         if self._options.once:
             return timedelta(0) if "exact_backlog" in self._capabilities else _SHORT_POLL
-        if self._allowance.is_limited or "receive_ends_at_stop" not in self._capabilities:
+        if self._allowance.is_limited or not (quiet or "receive_ends_at_stop" in self._capabilities):
             return _RECEIVE_WAIT
         if self._options.idle_exit is None:
             return _LONG_WAIT

@@ -38,7 +38,7 @@ MEANINGS: dict[Capability, str] = {
     "counts_completions": "completed deliveries are counted",
     "delay": "`deliver_after` is kept",
     "exact_backlog": "the counts of `towpath stats` are exact",
-    "receive_ends_at_stop": "a worker that waits for deliveries ends at once when it is stopped",
+    "receive_ends_at_stop": "nothing is claimed any more for a worker once it is stopped",
 }
 
 

@@ -191,6 +191,16 @@ def test_a_handler_that_does_not_resolve_is_told_in_one_sentence_and_nothing_is_
     assert states(shop)["pending"] == 1
 
 
+def test_that_the_topology_has_switched_a_subscription_off_is_told(shop, work):
+    paused = TOPOLOGY["subscriptions"]["orders.bill"] | {"status": "paused"}
+    subscriptions = TOPOLOGY["subscriptions"] | {"orders.bill": paused}
+    shop.apply(resolve(parse_topology(TOPOLOGY | {"subscriptions": subscriptions}), "test"))
+    put(shop, 1)
+    done = work("orders.bill", "--once")
+    assert (done.returncode, done.stdout) == (0, "0 received\n")
+    assert "orders.bill is paused: nothing is claimed from it" in done.stderr
+
+
 def test_an_unknown_subscription_is_told_with_the_known_ones(work):
     done = work("orders.bil")
     assert (done.returncode, done.stdout) == (1, "")

@@ -14,13 +14,14 @@ import pytest
 import sqlalchemy as sa
 
 from local_transport.applied import TopologyReader
-from local_transport.checking import check, ids_of
+from local_transport.checking import check
 from local_transport.connections import Database
 from local_transport.lane_claims import PartitionedClaims
 from local_transport.schema import upgrade
 from local_transport.tables import delivery, lane
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
+from towpath.envelope import ids_of
 from towpath.ports import Extension
 from towpath.settlement import Completion, LeaseLost, Settled
 

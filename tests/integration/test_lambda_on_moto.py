@@ -58,6 +58,19 @@ def process(message, context):
     return Retry("not yet", after=0) if message.payload == "again" and context.attempt == 1 else None
 
 
+def made(url, dead, *, fifo):
+    """What Lambda calls, made of ``process``."""
+    policy = SubscriptionPolicy(subscription="documents.convert", topic="documents.process", handler=None)
+    environment = Environment(
+        settings=FunctionSettings(policy=policy, fifo=fifo, concurrency=3, timeout_seconds=60),
+        queue_url=url,
+        dead_letter_queue_url=dead,
+        endpoint=None,
+    )
+    client = ClientOnFirstUse(None, connections=3)
+    return function_for(environment, inspected(process), Extras(), client).handle
+
+
 @pytest.mark.parametrize("suffix", ["", ".fifo"])
 def test_an_event_from_a_real_queue_is_settled_as_its_handler_says(sqs, suffix):
     kind = {"FifoQueue": "true"} if suffix else {}
@@ -70,18 +83,7 @@ def test_an_event_from_a_real_queue_is_settled_as_its_handler_says(sqs, suffix):
             MessageAttributes={"raw": {"DataType": "Binary", "BinaryValue": b"\x00\x01"}},
             **ids,
         )
-    policy = SubscriptionPolicy(subscription="documents.convert", topic="documents.process", handler=None)
-    handle = function_for(
-        Environment(
-            settings=FunctionSettings(policy=policy, fifo=bool(suffix), concurrency=3, timeout_seconds=60),
-            queue_url=url,
-            dead_letter_queue_url=dead,
-            endpoint=None,
-        ),
-        inspected(process),
-        Extras(),
-        ClientOnFirstUse(None, connections=3),
-    ).handle
+    handle = made(url, dead, fifo=bool(suffix))
 
     first = received(sqs, url)
     assert sorted(m["Body"] for m in first) == ['"again"', '"dead"', '"done"']
@@ -97,6 +99,19 @@ def test_an_event_from_a_real_queue_is_settled_as_its_handler_says(sqs, suffix):
     note = read_note(copy["MessageAttributes"][NOTE_ATTRIBUTE]["StringValue"])
     assert (copy["Body"], note.reason, note.source_queue) == ('"dead"', "it never will", f"in{suffix}")
     assert copy["MessageAttributes"]["raw"]["BinaryValue"] == b"\x00\x01"
+
+
+@pytest.mark.parametrize("suffix", ["", ".fifo"])
+def test_of_what_somebody_else_has_completed_a_late_function_leaves_no_copy(sqs, suffix):
+    kind = {"FifoQueue": "true"} if suffix else {}
+    url, dead = (sqs.create_queue(QueueName=name + suffix, Attributes=kind)["QueueUrl"] for name in ("in", "in-dlq"))
+    ids = {"MessageGroupId": "a", "MessageDeduplicationId": "a"} if suffix else {}
+    sqs.send_message(QueueUrl=url, MessageBody='"dead"', **ids)
+    (message,) = received(sqs, url)
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    handle = made(url, dead, fifo=bool(suffix))
+    assert failed(handle({"Records": [as_lambda_hands_over(message)]}, None)) == [message["MessageId"]]
+    assert received(sqs, dead) == []
 
 
 def test_all_threads_get_the_one_client(sqs):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -127,6 +128,139 @@ def test_a_standard_queue_is_asked_once_for_up_to_ten() -> None:
         sqs.put("queue", str(n))
     assert len(consumer(sqs, fifo=False).receive(500, NO_WAIT)) == 10
     assert len(sqs.asked) == 1
+
+
+# --- Long polls ------------------------------------------------------------------------------------------------
+
+
+LONG = timedelta(minutes=10)
+PATIENCE = 60
+
+
+class Line(Recording):
+    """Receives last until something is put in and the test lets them go; then they bring what there is."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.visibility: list[tuple[str, int]] = []
+        self.given_back = threading.Event()
+        self.before = self._wait
+
+    def _wait(self, request: dict[str, Any]) -> None:
+        self.begun.set()
+        assert self.go_on.wait(PATIENCE)
+
+    def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
+        answer = super().change_message_visibility_batch(**request)
+        self.visibility += [(entry["ReceiptHandle"], entry["VisibilityTimeout"]) for entry in request["Entries"]]
+        if self.visibility[-1][1] == 0:
+            self.given_back.set()
+        return answer
+
+
+def test_a_long_poll_lasts_twenty_seconds_and_what_it_brings_is_held_for_a_lease_by_a_call_of_its_own() -> None:
+    sqs = Line()
+    sqs.go_on.set()
+    for n in range(2):
+        sqs.put("queue", str(n))
+    deliveries = consumer(sqs, fifo=False, lease_seconds=600).receive(8, LONG)
+    assert [(r["WaitTimeSeconds"], r["VisibilityTimeout"]) for r in sqs.asked] == [(20, 10)]
+    assert sqs.visibility == [(delivery.lease_token, 600) for delivery in deliveries]
+    assert len(deliveries) == 2
+
+
+@pytest.mark.parametrize(
+    ("wait", "asked"),
+    [(timedelta(0), 0), (timedelta(seconds=0.2), 1), (timedelta(seconds=1), 1), (timedelta(seconds=2), 2)],
+)
+def test_a_short_poll_holds_for_the_whole_lease_at_once(wait: timedelta, asked: int) -> None:
+    sqs = Line()
+    sqs.go_on.set()
+    sqs.put("queue", "1")
+    consumer(sqs, fifo=False, lease_seconds=600).receive(8, wait)
+    assert [(r["WaitTimeSeconds"], r["VisibilityTimeout"]) for r in sqs.asked] == [(asked, 600)]
+    assert sqs.visibility == []
+
+
+def test_a_lease_that_is_no_longer_than_the_first_hold_needs_no_call() -> None:
+    sqs = Line()
+    sqs.go_on.set()
+    sqs.put("queue", "1")
+    assert len(consumer(sqs, fifo=False, lease_seconds=10).receive(8, LONG)) == 1
+    assert (sqs.asked[0]["VisibilityTimeout"], sqs.visibility) == (10, [])
+
+
+def test_what_somebody_else_has_by_the_time_it_is_held_is_not_handed_out() -> None:
+    sqs = Line()
+    sqs.go_on.set()
+    for n in range(2):
+        sqs.put("queue", str(n))
+    first = sqs.queues["queue"][0]
+    sqs.refuse["hide", "queue"] = [lambda entry: entry["ReceiptHandle"] == first.handle]
+    assert [delivery.body for delivery in consumer(sqs, fifo=False).receive(8, LONG)] == ["1"]
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_stop_ends_a_receive_at_once_and_what_its_poll_brings_yet_is_given_back(fifo: bool) -> None:
+    sqs = Line()
+    taking = consumer(sqs, fifo=fifo)
+    with ThreadPoolExecutor(1) as pool:
+        receive = pool.submit(taking.receive, 8, LONG)
+        assert sqs.begun.wait(PATIENCE)
+        taking.stop_receiving()
+        assert receive.result(PATIENCE) == []
+    url = "queue.fifo" if fifo else "queue"
+    sqs.put(url, "1", group="a" if fifo else None)
+    sqs.go_on.set()
+    assert sqs.given_back.wait(PATIENCE)
+    assert (sqs.hidden(url), [seconds for _, seconds in sqs.visibility]) == ([], [0])
+    assert taking.receive(8, LONG) == []
+    assert len(sqs.asked) == 1
+
+
+def test_what_came_before_the_stop_is_handed_out_and_no_other_group_is_asked_for() -> None:
+    sqs = Line()
+    put(sqs, "ab")
+    taking = consumer(sqs)
+    sqs.before = lambda request: taking.stop_receiving()
+    deliveries = taking.receive(8, timedelta(seconds=2))
+    assert [delivery.group_id for delivery in deliveries] == ["a"]
+
+
+def test_a_fault_of_a_long_poll_is_raised_where_it_is_waited_for() -> None:
+    sqs = Recording()
+    sqs.refuse["receive", "queue"] = [ConnectTimeoutError(endpoint_url="https://sqs")]
+    with pytest.raises(TransportUnavailable, match="receive from queue"):
+        consumer(sqs, fifo=False).receive(8, LONG)
+
+
+def test_a_fault_of_a_poll_that_was_left_behind_is_nobodys() -> None:
+    sqs = Line()
+    taking = consumer(sqs, fifo=False)
+    with ThreadPoolExecutor(1) as pool:
+        receive = pool.submit(taking.receive, 8, LONG)
+        assert sqs.begun.wait(PATIENCE)
+        taking.stop_receiving()
+        assert receive.result(PATIENCE) == []
+    sqs.refuse["receive", "queue"] = [ConnectTimeoutError(endpoint_url="https://sqs")]
+    (poll,) = [thread for thread in threading.enumerate() if thread.name == "towpath-poll"]
+    sqs.go_on.set()
+    poll.join(PATIENCE)  # an exception in it would be a warning, and that an error
+    assert not poll.is_alive()
+
+
+@pytest.mark.parametrize("status", ["paused", "disabled"])
+def test_nothing_is_claimed_from_what_the_manifest_has_switched_off(status: str) -> None:
+    sqs = Recording()
+    sqs.put("queue", "1")
+    taking = consumer(sqs, fifo=False, status=status)
+    assert taking.receive(8, NO_WAIT) == []
+    with ThreadPoolExecutor(1) as pool:
+        receive = pool.submit(taking.receive, 8, LONG)
+        taking.stop_receiving()
+        assert receive.result(PATIENCE) == []
+    assert sqs.asked == []
 
 
 # --- Leases ----------------------------------------------------------------------------------------------------

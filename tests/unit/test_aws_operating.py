@@ -522,8 +522,6 @@ def test_an_edit_that_cannot_be_leaves_the_dead_letter(sqs: FakeQueues, operator
 def test_what_sqs_cannot_do_is_refused_with_the_capability_and_the_way_out(operator: SqsOperator) -> None:
     asked = {
         "list_partitions": lambda: operator.partitions("letters.read", 10),
-        "pause_at_once.*status = 'paused'": lambda: operator.pause("letters.read", WARRANT),
-        "pause_at_once.*status = 'active'": lambda: operator.resume("letters.read", WARRANT),
         "towpath.audit.*TOWPATH_AUDIT_DATABASE": lambda: operator.audit(10),
         "--where state=dead": lambda: operator.deliveries(Selection(), 10),
         "towpath dead-letters": lambda: operator.deliveries(of(state="pending"), 10),
@@ -533,6 +531,32 @@ def test_what_sqs_cannot_do_is_refused_with_the_capability_and_the_way_out(opera
     for says, ask in asked.items():
         with pytest.raises(Unsupported, match=says):
             ask()
+
+
+@pytest.mark.parametrize(
+    ("name", "pause", "resume"),
+    [
+        ("letters.read", 'function.*status = "paused".*deploy it$', 'function.*status = "active".*deploy it$'),
+        (
+            "letters.file",
+            'stop its workers, or set status = "paused".*start workers with it$',
+            'no such flag: set status = "active".*start workers with it$',
+        ),
+        ("letters.away", "not Towpath's: stop or start that$", "not Towpath's: stop or start that$"),
+    ],
+)
+def test_a_pause_is_refused_with_what_has_its_effect_for_whoever_serves_the_queue(
+    operator: SqsOperator, name: str, pause: str, resume: str
+) -> None:
+    hosts = {"letters.read": "lambda", "letters.file": "worker", "letters.away": "external"}
+    subscription = replace(MANIFEST.subscriptions["letters.read"], host=hosts[name])
+    asked = replace(operator, subscriptions={name: subscription}, bindings={name: operator.bindings["letters.read"]})
+    with pytest.raises(Unsupported, match=f"'{name}' cannot be paused.*pause_at_once.*{pause}"):
+        asked.pause(name, WARRANT)
+    with pytest.raises(Unsupported, match=f"'{name}' cannot be resumed.*pause_at_once.*{resume}"):
+        asked.resume(name, WARRANT)
+    with pytest.raises(SubscriptionNotFound, match=f"did you mean '{name}'"):
+        asked.pause(name[:-1], WARRANT)
 
 
 def test_what_is_no_name_or_id_is_refused(operator: SqsOperator) -> None:
@@ -564,7 +588,30 @@ def test_stats_and_backlog_count_both_dead_letter_queues_and_cap_what_scalers_ge
     backlog = {row.subscription: row for row in operator.backlog()}
     assert set(backlog) == set(MANIFEST.subscriptions)
     one = backlog["letters.read"]
+    assert operator.backlog("letters.read") == [one]
+    with pytest.raises(SubscriptionNotFound):
+        operator.backlog("letters.raed")
     assert (one.claimable, one.claimable_capped, one.in_flight, one.in_flight_capped) == (1_000, True, 2, False)
+
+
+@pytest.mark.parametrize("status", ["paused", "disabled"])
+def test_of_what_is_switched_off_nothing_could_start(sqs: FakeQueues, operator: SqsOperator, status: Any) -> None:
+    for n in range(3):
+        sqs.put(QUEUE, envelope(n))
+    sqs.receive_message(QueueUrl=QUEUE, MaxNumberOfMessages=1)
+    off = MANIFEST.subscriptions | {"letters.read": replace(MANIFEST.subscriptions["letters.read"], status=status)}
+    (row,) = replace(operator, subscriptions=off).backlog("letters.read")
+    assert (row.claimable, row.in_flight) == (0, 1)
+
+
+def test_dead_letters_of_all_subscriptions_are_one_list(sqs: FakeQueues, operator: SqsOperator) -> None:
+    sqs.put(DEAD, envelope(1))
+    sqs.put(FAILED, envelope(2))
+    page = operator.dead_letters(None, 10)
+    assert {entry.subscription for entry in page} == {"letters.read"}
+    assert len(page) == 2
+    first = operator.dead_letters(None, 1)
+    assert [*first, *operator.dead_letters(None, 1, first.cursor)] == list(page)
 
 
 def test_an_operator_calls_nothing_that_its_policy_does_not_allow(sqs: FakeQueues, operator: SqsOperator) -> None:

@@ -50,6 +50,8 @@ class FakeSqs:
     answers: list[Any] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     given_back: list[tuple[str, int]] = field(default_factory=list)
+    counted: int = 0  # what the queue says that it holds
+    failed: list[dict[str, Any]] = field(default_factory=list)  # of what is given back
     on_receive: Callable[[], None] = lambda: None
     refuse_giving_back: Exception | None = None
 
@@ -63,13 +65,17 @@ class FakeSqs:
             raise answer
         return {"Messages": answer} if answer else {}
 
+    def get_queue_attributes(self, **request: Any) -> dict[str, Any]:
+        held = self.counted if request["QueueUrl"] == "dead" else 0
+        return {"Attributes": {"ApproximateNumberOfMessagesNotVisible": str(held)}}
+
     def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
         if self.refuse_giving_back is not None:
             raise self.refuse_giving_back
         assert request["QueueUrl"] == "dead"
         assert len(request["Entries"]) <= 10
         self.given_back += [(entry["ReceiptHandle"], entry["VisibilityTimeout"]) for entry in request["Entries"]]
-        return {}
+        return {"Failed": self.failed} if self.failed else {}
 
 
 def dead(number: int, **changes: Any) -> dict[str, Any]:
@@ -129,6 +135,16 @@ def test_what_comes_twice_in_a_pass_is_listed_once_and_given_back_by_its_newest_
     assert sqs.given_back == [("newer", 0), ("h2", 0)]
 
 
+def test_that_a_queue_holds_more_than_one_look_shows_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    sqs = FakeSqs([[dead(1), dead(2)]], counted=2)
+    operator(sqs).dead_letters(NAME, 1)
+    assert caplog.messages == []
+    sqs = FakeSqs([[dead(1), dead(2)]], counted=25)
+    operator(sqs).dead_letters(NAME, 1)
+    (told,) = caplog.messages
+    assert f"{NAME} has about 25 dead letters in dead, and this look saw 2" in told
+
+
 def test_dead_letters_are_listed_oldest_first() -> None:
     sqs = FakeSqs([[dead(3), dead(1)], [dead(2)]])
     assert [entry.delivery_id for entry in operator(sqs).dead_letters(NAME, 10)] == [f"{NAME}/m{n}" for n in (1, 2, 3)]
@@ -156,6 +172,15 @@ def test_what_cannot_be_given_back_is_listed_all_the_same(caplog: pytest.LogCapt
     sqs = FakeSqs([[dead(1)]], refuse_giving_back=aws_error("InternalError", 500))
     assert len(operator(sqs).dead_letters(NAME, 10)) == 1
     assert "come back in 120 s" in caplog.text
+
+
+def test_what_sqs_did_not_take_back_is_told_entry_by_entry(caplog: pytest.LogCaptureFixture) -> None:
+    failed = [{"Id": "1", "Code": "InternalError", "Message": "oops", "SenderFault": False}]
+    sqs = FakeSqs([[dead(1), dead(2)]], failed=failed)
+    assert len(operator(sqs).dead_letters(NAME, 10)) == 2
+    assert caplog.messages == [
+        "1 dead letters that were looked at come back in 120 s by themselves: InternalError: oops"
+    ]
 
 
 def test_what_sqs_moved_itself_says_so_with_the_receives_it_allowed() -> None:
@@ -197,14 +222,14 @@ def consumer(sqs: FakeSqs, *, fifo: bool = False) -> SqsConsumer:
 
 @pytest.mark.parametrize(
     ("limit", "wait", "fifo", "most", "seconds"),
-    [(3, 2.9, False, 3, 2), (500, 60, False, 10, 20), (5, 0.5, True, 1, 0)],
+    [(3, 1.1, False, 3, 2), (500, 60, False, 10, 20), (5, 0.5, True, 1, 1), (5, 0, True, 1, 0)],
 )
 def test_a_receive_asks_for_what_sqs_allows(limit: int, wait: float, fifo: bool, most: int, seconds: int) -> None:
     sqs = FakeSqs()
     assert consumer(sqs, fifo=fifo).receive(limit, timedelta(seconds=wait)) == []
     (request,) = sqs.asked
     assert (request["MaxNumberOfMessages"], request["WaitTimeSeconds"]) == (most, seconds)
-    assert (request["QueueUrl"], request["VisibilityTimeout"]) == ("queue", 45)
+    assert (request["QueueUrl"], request["VisibilityTimeout"]) == ("queue", 45 if seconds <= 2 else 10)
 
 
 @pytest.mark.parametrize(

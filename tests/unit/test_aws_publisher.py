@@ -60,11 +60,15 @@ def aws_error(code: str, status: int) -> ClientError:
 def publisher(sns: FakeSns) -> SnsPublisher:
     manifest = resolve(parse_topology({"name": "test", "topics": TOPICS}), "unit")
     numbers = iter(range(1, 1000))
+
+    def drawn(size: int) -> bytes:  # ten for each id
+        return b"".join(next(numbers).to_bytes(10, "big") for _ in range(size // 10))
+
     return SnsPublisher(
         topics=manifest.topics,
         bindings={name: TopicBinding(arn=f"arn:{name}", fifo=name == "steps") for name in TOPICS if name != "unbound"},
         client=sns,
-        sources=Sources(clock=lambda: NOW, random_bytes=lambda size: next(numbers).to_bytes(size, "big")),
+        sources=Sources(clock=lambda: NOW, random_bytes=drawn),
     )
 
 

@@ -136,12 +136,12 @@ def test_deliveries_are_listed_with_what_they_wait_for_and_never_with_a_payload(
 
 def test_a_list_goes_on_where_its_cursor_says(run):
     first = json.loads(run("deliveries", "list", "--limit", "4", "--json").stdout)
-    rest = json.loads(run("deliveries", "list", "--limit", "4", "--cursor", first["cursor"], "--json").stdout)
+    rest = json.loads(run("deliveries", "list", "--limit", "4", "--cursor", first["next_cursor"], "--json").stdout)
     ids = [entry["delivery_id"] for entry in (*first["deliveries"], *rest["deliveries"])]
     assert len(ids) == len(set(ids)) == 6
-    assert rest["cursor"] is None
+    assert rest["next_cursor"] is None
     assert json.loads(first["deliveries"][0]["body"])["payload"] == 0
-    assert f"There are more: --cursor {first['cursor']}" in run("deliveries", "list", "--limit", "4").stdout
+    assert f"There are more: --cursor {first['next_cursor']}" in run("deliveries", "list", "--limit", "4").stdout
 
 
 def test_a_cursor_that_is_none_is_told(run):

@@ -145,14 +145,58 @@ def test_stats_as_json_have_numbers_and_the_age_in_seconds(operate):
     assert ship["pending"] == 2
 
 
+# --- backlog ---------------------------------------------------------------------------------------------------
+
+
+def test_the_backlog_is_what_could_start_and_what_runs(operate):
+    result = operate("backlog")
+    assert result.exit_code == 0
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines() if "│" in line]
+    assert rows == [["orders.bill", "1", "0", "1"], ["orders.ship", "2", "0", "2"]]
+
+
+def test_the_backlog_of_one_subscription_as_json_has_the_documented_keys(operate):
+    assert json.loads(operate("backlog", "orders.ship", "--json").stdout) == [
+        {
+            "subscription": "orders.ship",
+            "claimable": 2,
+            "in_flight": 0,
+            "claimable_capped": False,
+            "in_flight_capped": False,
+            "backlog": 2,
+        }
+    ]
+
+
+def test_a_backlog_that_is_not_counted_to_its_end_says_so(manifest, tmp_path):
+    target = f"sqlite:///{tmp_path / 'full.db'}"
+    assert towpath("apply", manifest, "--database", target).exit_code == 0
+    with connect(target) as transport:
+        transport.publish("orders.new", [NewMessage(payload=number) for number in range(1_001)])
+        transport.consumer("orders.ship").receive(1, timedelta(0))
+    shown = towpath("backlog", "orders.bill", "--transport", target).stdout
+    assert [cell.strip() for cell in shown.splitlines()[3].split("│")[1:-1]] == ["orders.bill", "1000+", "0", "1000+"]
+    (row,) = json.loads(towpath("backlog", "orders.bill", "--transport", target, "--json").stdout)
+    assert (row["backlog"], row["claimable_capped"]) == (1_000, True)
+
+
+def test_the_backlog_of_an_unknown_subscription_is_refused(operate):
+    assert isinstance(operate("backlog", "orders.nowhere").exception, SubscriptionNotFound)
+
+
 # --- dead-letters ----------------------------------------------------------------------------------------------
 
 
-def test_dead_letters_are_listed_with_reason_and_the_errors_first_line(operate):
+def entry_ids(shop: Transport) -> list[str]:
+    return [entry.delivery_id for entry in shop.operator().dead_letters(None, 10)]
+
+
+def test_dead_letters_are_listed_with_ids_reason_and_the_errors_first_line(operate, shop):
     result = operate("dead-letters", "list")
     assert result.exit_code == 0
     (row,) = [line for line in result.stdout.splitlines() if line.startswith("│")]
     assert "orders.bill" in row
+    assert entry_ids(shop) == [row.split("│")[1].strip()]
     assert "no :x: account" in row
     assert "ValueError: [bad]" in row
     assert "second line" not in result.stdout
@@ -175,11 +219,13 @@ def test_an_error_that_only_repeats_the_reason_is_shown_once(capsys, error, show
     entry = DeadLetterEntry(**facts, reason="no account", error=error, dead_since=datetime.now(UTC))
     print_dead_letters([entry])
     row = capsys.readouterr().out.splitlines()[3].split("│")
-    assert [cell.strip() for cell in row[5:7]] == ["no account", shown]
+    assert [cell.strip() for cell in row[6:8]] == ["no account", shown]
 
 
 def test_dead_letters_as_json_carry_the_whole_error_and_the_body(operate):
-    (entry,) = json.loads(operate("dead-letters", "list", "orders.bill", "--json").stdout)
+    listed = json.loads(operate("dead-letters", "list", "orders.bill", "--json").stdout)
+    (entry,) = listed.pop("dead_letters")
+    assert listed == {"next_cursor": None}
     assert (entry["subscription"], entry["reason"], entry["attempts"]) == ("orders.bill", "no :x: account", 1)
     assert "second line" in entry["error"]
     assert json.loads(entry["body"])["payload"] == {"order": 1}
@@ -187,7 +233,33 @@ def test_dead_letters_as_json_carry_the_whole_error_and_the_body(operate):
 
 
 def test_a_subscription_without_dead_letters_lists_none(operate):
-    assert json.loads(operate("dead-letters", "list", "orders.ship", "--json").stdout) == []
+    listed = json.loads(operate("dead-letters", "list", "orders.ship", "--json").stdout)
+    assert listed == {"dead_letters": [], "next_cursor": None}
+
+
+def test_dead_letters_are_listed_page_by_page_over_all_subscriptions(tmp_path, manifest):
+    target = f"sqlite:///{tmp_path / 'dead.db'}"
+    assert towpath("apply", manifest, "--database", target).exit_code == 0
+    with connect(target) as transport:
+        transport.publish("orders.new", [NewMessage(payload=number) for number in range(3)])
+        for name in ("orders.bill", "orders.ship"):
+            consumer = transport.consumer(name)
+            letters = [DeadLettering(delivery=held, reason="bad") for held in consumer.receive(3, timedelta(0))]
+            consumer.dead_letter(letters)
+        known = {entry.delivery_id for entry in transport.operator().dead_letters(None, 10)}
+
+    def page(*options: str) -> Result:
+        return towpath("dead-letters", "list", "--limit", "4", *options, "--transport", target)
+
+    first = json.loads(page("--json").stdout)
+    assert f"There are more: --cursor {first['next_cursor']}" in page().stdout
+    rest = json.loads(page("--json", "--cursor", first["next_cursor"]).stdout)
+    ids = [entry["delivery_id"] for entry in (*first["dead_letters"], *rest["dead_letters"])]
+    assert (len(first["dead_letters"]), len(ids), set(ids)) == (4, 6, known)
+    assert rest["next_cursor"] is None
+    assert "There are more" not in page("--cursor", first["next_cursor"]).stdout
+    replayed = towpath("dead-letters", "replay", ids[0], "--reason", "it is listed", "--transport", target)
+    assert (replayed.exit_code, replayed.stdout) == (0, "1 delivery is replayed\n")
 
 
 def test_dead_letters_of_an_unknown_subscription_are_refused(operate):

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from local_transport.applied import AppliedTopic, AppliedTopology, TopicPolicy, desired
-from local_transport.checking import check, comparable, ids_of
+from local_transport.checking import check, comparable
 from local_transport.details import failure_texts, kept_text
 from local_transport.dialects import dialect_of
 from local_transport.dialects.columns import Moment, milliseconds
@@ -18,7 +18,7 @@ from local_transport.leasing import delivery_id, first_due, growing_attempts
 from tests.servers.topologies import on_database
 from towpath import NewMessage
 from towpath.backoff import BackOff
-from towpath.envelope import Sources
+from towpath.envelope import Sources, ids_of
 from towpath.settlement import Failure, SubscriptionPolicy
 
 ID = "01890000-0000-7000-8000-000000000001"

@@ -107,7 +107,7 @@ def test_a_dead_letter_is_deleted_too_so_that_no_second_copy_is_made():
 
     timed = Timed(process, sqs, concurrency=1)
     assert failed(timed.handle(records(0, 1), LambdaContext(60_000))) == []
-    assert [name for name, _, _ in sqs.calls] == ["send", "delete", "delete"]
+    assert [name for name, _, _ in sqs.calls] == ["hide", "send", "delete", "delete"]
     assert asked(sqs, "delete") == [["handle-0"], ["handle-1"]]
 
 

@@ -328,7 +328,7 @@ def test_what_is_not_completed_runs_again(table, outcome):
     first, second = FakeSqs(), FakeSqs()
     once(process, first)({"Records": [record(1, 1)]}, LambdaContext(50_000))
     assert kept(table) == []
-    assert [name for name, _, _ in first.calls] in (["hide"], ["send"])  # as without idempotency
+    assert [name for name, _, _ in first.calls] in (["hide"], ["hide", "send"])  # as without idempotency
     assert failed(once(process, second)({"Records": [record(1, 1, receives=2)]}, LambdaContext(50_000))) == []
     assert runs == [1, 2]
 

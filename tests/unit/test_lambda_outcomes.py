@@ -15,6 +15,9 @@ from aws_lambda_powertools.utilities.batch import (
 )
 from botocore.exceptions import EndpointConnectionError
 
+from lambda_runtime.local.client import LocalSqs
+from lambda_runtime.local.clock import LocalClock
+from lambda_runtime.local.queue import LocalQueue, Sent
 from tests.fakes.lambdas import DEAD, QUEUE, LambdaContext, event, failed, made, record
 from tests.fakes.sqs import FakeSqs
 from towpath import Complete, Context, DeadLetter, FatalError, Message, NewMessage, PublishResult, Retry, TransientError
@@ -33,8 +36,15 @@ def by_payload(outcomes):
     return process
 
 
-def note_in(entry):
-    return json.loads(entry["MessageAttributes"]["towpath-dead-letter"]["StringValue"])
+def copy_in(sqs):
+    """The one copy that went to the dead-letter queue."""
+    ((url, (entry,)),) = [(url, entries) for name, url, entries in sqs.calls if name == "send"]
+    assert url == DEAD
+    return entry
+
+
+def note_in(sqs):
+    return json.loads(copy_in(sqs)["MessageAttributes"]["towpath-dead-letter"]["StringValue"])
 
 
 def test_a_batch_that_completes_is_answered_with_no_failures_and_makes_no_call():
@@ -105,11 +115,47 @@ def test_a_settle_that_breaks_is_logged_with_the_handlers_own_error_and_the_reco
 def test_a_dead_letter_is_copied_with_its_note_and_counts_as_a_success(outcome, reason, error):
     handler = made(by_payload({1: outcome, 2: None}), sqs := FakeSqs())
     assert failed(handler({"Records": [record(1, 1, receives=2), record(2, 2)]}, None)) == []
-    ((name, url, (entry,)),) = sqs.calls  # Lambda deletes the message, since it is not reported
-    assert (name, url, entry["MessageBody"]) == ("send", DEAD, "1")
-    note = note_in(entry)
+    assert [name for name, _, _ in sqs.calls] == ["hide", "send"]  # Lambda deletes the message: it is not reported
+    assert copy_in(sqs)["MessageBody"] == "1"
+    note = note_in(sqs)
     assert (note["reason"], note["error"], note["attempts"]) == (reason, error, 2)
     assert note["source_queue"] == "docs-test-documents-convert"
+
+
+def test_a_dead_letter_is_hidden_until_lambda_has_deleted_it_before_it_is_copied():
+    handler = made(by_payload({1: DeadLetter("no")}), sqs := FakeSqs(), timeout_seconds=90)
+    handler({"Records": [record(1, 1)]}, None)
+    name, url, (entry,) = sqs.calls[0]
+    assert (name, url, entry["ReceiptHandle"]) == ("hide", QUEUE, "handle-1")
+    assert entry["VisibilityTimeout"] == 90 + 60  # as long as this invocation may last, and a minute
+
+
+@pytest.mark.parametrize("code", ["MessageNotInflight", "ReceiptHandleIsInvalid"])
+def test_a_dead_letter_that_somebody_else_has_by_now_is_not_copied_and_left_to_them(code):
+    sqs = FakeSqs({"handle-1": (code, "")})
+    handler = made(by_payload({1: DeadLetter("no"), 2: None}), sqs)
+    assert failed(handler({"Records": [record(1, 1), record(2, 2)]}, None)) == ["message-1"]
+    assert [name for name, _, _ in sqs.calls] == ["hide"]
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+@pytest.mark.parametrize("other", ["holds it", "has it done"])
+def test_of_two_receivers_of_a_message_the_stale_one_leaves_no_copy(fifo, other):
+    clock, suffix = LocalClock(), ".fifo" if fifo else ""
+    queue, dead = LocalQueue(clock, fifo=fifo, visibility_seconds=30), LocalQueue(clock, fifo=fifo)
+    sqs = LocalSqs({QUEUE + suffix: queue, DEAD + suffix: dead})
+    handler = made(lambda message, context: DeadLetter("no"), sqs, fifo=fifo)
+    queue.send(Sent(body="1", id="message-1", group_id="a"))
+    (stale,) = queue.receive(1)
+    clock.advance(31)
+    (held,) = queue.receive(1)
+    if other == "has it done":
+        queue.delete(held.receipt)
+    answer = handler({"Records": [record(1, 1, group="a") | {"receiptHandle": stale.receipt}]}, None)
+    assert (failed(answer), dead.messages) == (["message-1"], [])
+    if other == "holds it":
+        answer = handler({"Records": [record(1, 1, group="a") | {"receiptHandle": held.receipt}]}, None)
+        assert (failed(answer), len(dead.messages)) == ([], 1)
 
 
 def test_a_dead_letter_that_cannot_be_copied_is_reported_as_failed():
@@ -120,7 +166,7 @@ def test_a_dead_letter_that_cannot_be_copied_is_reported_as_failed():
 def test_a_failure_at_the_last_attempt_is_a_dead_letter_with_the_last_error():
     handler = made(by_payload({1: ValueError("again")}), sqs := FakeSqs(), max_attempts=3)
     assert failed(handler({"Records": [record(1, 1, receives=3)]}, None)) == []
-    note = note_in(sqs.calls[0][2][0])
+    note = note_in(sqs)
     assert (note["reason"], note["error"]) == ("MaxAttemptsExceeded", "ValueError: again")
 
 
@@ -129,7 +175,7 @@ def test_a_message_received_far_too_often_is_set_aside_without_a_run():
     handler = made(lambda message, context: ran.append(1), sqs := FakeSqs(), max_attempts=3)
     assert failed(handler({"Records": [record(1, 1, receives=5)]}, None)) == []
     assert ran == []
-    assert note_in(sqs.calls[0][2][0])["reason"] == "MaxAttemptsExceeded"
+    assert note_in(sqs)["reason"] == "MaxAttemptsExceeded"
 
 
 def test_an_expired_message_is_dropped_without_a_run_or_a_call():
@@ -153,7 +199,7 @@ def test_a_body_that_can_never_be_read_is_a_dead_letter_and_its_neighbours_are_h
     handler = made(lambda message, context: seen.append(message.payload), sqs := FakeSqs())
     assert failed(handler({"Records": [record(1, 1), record(2, body), record(3, 3)]}, None)) == []
     assert sorted(seen) == [1, 3]
-    assert note_in(sqs.calls[0][2][0])["reason"] == reason
+    assert note_in(sqs)["reason"] == reason
 
 
 def test_a_payload_that_does_not_fit_the_annotation_is_a_dead_letter():
@@ -162,13 +208,13 @@ def test_a_payload_that_does_not_fit_the_annotation_is_a_dead_letter():
 
     handler = made(process, sqs := FakeSqs())
     assert failed(handler({"Records": [record(1, '"text"')]}, None)) == []
-    assert note_in(sqs.calls[0][2][0])["reason"] == "InvalidPayload"
+    assert note_in(sqs)["reason"] == "InvalidPayload"
 
 
 def test_a_foreign_body_is_refused_where_the_subscription_accepts_none():
     handler = made(lambda message, context: None, sqs := FakeSqs(), accept_foreign=False)
     assert failed(handler({"Records": [record(1, "plain text")]}, None)) == []
-    assert note_in(sqs.calls[0][2][0])["reason"] == "InvalidEnvelope"
+    assert note_in(sqs)["reason"] == "InvalidEnvelope"
 
 
 def test_an_s3_notification_is_a_foreign_message_exactly_as_it_stands():
@@ -204,7 +250,7 @@ def test_a_dead_foreign_message_keeps_its_attributes_even_binary_ones():
     handler = made(by_payload({1: DeadLetter("no")}), sqs := FakeSqs())
     binary = {"thumb": {"binaryValue": "iVBORw0KGgo=", "dataType": "Binary", "stringListValues": []}}
     handler({"Records": [record(1, 1) | {"messageAttributes": binary}]}, None)
-    carried = sqs.calls[0][2][0]["MessageAttributes"]["thumb"]
+    carried = copy_in(sqs)["MessageAttributes"]["thumb"]
     assert carried == {"DataType": "Binary", "BinaryValue": b"\x89PNG\r\n\x1a\n"}
 
 

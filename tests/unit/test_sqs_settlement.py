@@ -212,7 +212,14 @@ def test_a_dead_letter_that_cannot_be_copied_is_not_deleted():
 def test_copying_without_deleting_is_left_to_whoever_deletes_otherwise():
     sqs = FakeSqs()
     assert settler(sqs).copy_to_dead_letter_queue([letter()]) == [Settled(state="dead")]
-    assert [name for name, _, _ in sqs.calls] == ["send"]
+    assert [(name, len(entries)) for name, _, entries in sqs.calls] == [("hide", 1), ("send", 1)]
+    assert sqs.calls[0][2][0]["VisibilityTimeout"] == 60
+
+
+def test_nothing_is_copied_that_is_not_held_any_more():
+    sqs = FakeSqs({"handle-1": ("ReceiptHandleIsInvalid", "")})
+    assert settler(sqs).copy_to_dead_letter_queue([letter(1)]) == [LeaseLost()]
+    assert [name for name, _, _ in sqs.calls] == ["hide"]
 
 
 def test_copies_are_sent_in_batches_within_ten_entries_and_the_byte_limit():

@@ -80,6 +80,10 @@ class FakeConsumer:
             self.ready.extend(deliveries)
             self._changed.notify_all()
 
+    def clear(self) -> None:
+        with self._changed:  # a receive takes what it has counted
+            self.ready.clear()
+
     def receive(self, limit, wait):
         assert not self.closed
         self.receives.append((limit, wait))
@@ -456,8 +460,8 @@ def test_what_was_tried_before_is_not_kept_ahead_and_no_more_of_it_is_claimed(hu
     supply()
     with running(transport, WorkerOptions(concurrency=4)) as (worker, future):
         assert eventually(lambda: handler.asked_for_more)
-        transport.consumers[NAME].ready.clear()
         supply(attempt=2)
+        transport.consumers[NAME].clear()
         handler.go_on.set()
         assert eventually(lambda: worker.counts.states.get("released"))
         released = worker.counts.states["released"]
@@ -605,13 +609,22 @@ def test_a_stop_ends_a_receive_that_waits(interruptible, end):
     assert consumer.receives == [(8, timedelta(minutes=10))]
 
 
-def test_a_receive_that_a_stop_does_not_end_is_a_short_one(serving):
-    transport = serving(completes)
+def test_a_receive_that_goes_on_beyond_a_stop_is_a_long_one_only_while_nothing_is_in_hand(serving):
+    handled = threading.Event()
+    transport = serving(lambda message, context: handled.wait(PATIENCE))
+    consumer = transport.consumers[NAME]
     with running(transport, WorkerOptions()) as (worker, future):
-        assert eventually(lambda: transport.consumers[NAME].receives)
+        assert eventually(lambda: consumer.receives)
+        before = len(consumer.receives)
+        consumer.put(delivery(1))
+        assert eventually(lambda: (7, timedelta(seconds=2)) in consumer.receives)
+        assert consumer.receives[:before] == [(8, timedelta(minutes=10))] * before
+        handled.set()
+        assert eventually(lambda: consumer.receives[-1] == (8, timedelta(minutes=10)))
         worker.stop()
         future.result(PATIENCE)
-    assert transport.consumers[NAME].receives[0] == (8, timedelta(seconds=2))
+    short = [wait for _, wait in consumer.receives if wait == timedelta(seconds=2)]
+    assert {wait for limit, wait in consumer.receives if limit < 8} == set(short)
 
 
 def test_an_idle_receive_waits_no_longer_than_the_worker_may_be_idle(interruptible):

@@ -14,7 +14,7 @@ import typer
 
 from towpath.cli.changing import Asked, By, asked_for, change_all, counted, many, progress, tell
 from towpath.cli.logs import news_of
-from towpath.cli.operate import list_dead_letters
+from towpath.cli.operate import list_dead_letters, print_rest
 from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
 from towpath.cli.output import JsonFlag, print_json, print_sentence, print_table, telling
 from towpath.cli.warrants import Actor, Reason, warrant
@@ -71,7 +71,7 @@ def list_deliveries(
     with opened(transport, manifest, bindings) as open_transport:
         page = open_transport.operator().deliveries(selection, limit, cursor)
     if as_json:
-        print_json({"deliveries": [_entry_json(entry) for entry in page], "cursor": page.cursor})
+        print_json({"deliveries": [_entry_json(entry) for entry in page], "next_cursor": page.cursor})
         return
     headings = (
         "delivery",
@@ -86,8 +86,7 @@ def list_deliveries(
         "error",
     )
     print_table(headings, (_entry_row(entry) for entry in page))
-    if page.cursor is not None:
-        print_sentence(f"There are more: --cursor {page.cursor}")
+    print_rest(page.cursor)
 
 
 def _entry_json(entry: DeliveryEntry) -> JsonValue:
@@ -272,9 +271,7 @@ def _discard(operator: Operator, asked: Asked) -> None:
 
 def _replay_edited(operator: Operator, ids: Sequence[str], payload: JsonValue, asked: Asked) -> None:
     if len(ids) != 1 or is_message_id(ids[0]):
-        raise typer.BadParameter(
-            "--edit needs the id of exactly one delivery; 'towpath deliveries list --where state=dead' shows it"
-        )
+        raise typer.BadParameter("--edit needs the id of exactly one dead letter; 'towpath dead-letters list' shows it")
     new_id = operator.replay_edited(ids[0], payload, asked.warrant)
     with telling(f"{ids[0]} is replayed as message {new_id}"):
         if asked.as_json:

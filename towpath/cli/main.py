@@ -46,6 +46,7 @@ _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
     "publish": _BuiltIn(module="towpath.cli.publish", attribute="publish"),
     "work": _BuiltIn(module="towpath.cli.work", attribute="work"),
     "stats": _BuiltIn(module="towpath.cli.operate", attribute="stats"),
+    "backlog": _BuiltIn(module="towpath.cli.operate", attribute="backlog"),
     "deliveries": _BuiltIn(module="towpath.cli.act", attribute="deliveries"),
     "dead-letters": _BuiltIn(module="towpath.cli.act", attribute="dead_letters"),
     "pause": _BuiltIn(module="towpath.cli.pausing", attribute="pause"),

@@ -1,4 +1,4 @@
-"""``towpath apply``, ``stats`` and ``dead-letters list``: looking after a running system."""
+"""``towpath apply``, ``stats``, ``backlog`` and ``dead-letters list``: looking after a running system."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from towpath.cli.output import JsonFlag, print_json, print_sentence, print_table
 from towpath.errors import Unsupported
 from towpath.manifest import Manifest
 from towpath.message import JsonValue, format_time
+from towpath.operating import Backlog
 from towpath.ports import DeadLetterEntry, SubscriptionStats
 from towpath.transports import Applied, TopologyStore, connect
 
@@ -107,34 +108,84 @@ def _stats_json(row: SubscriptionStats) -> dict[str, JsonValue]:
     }
 
 
+def backlog(
+    subscription: Annotated[str | None, typer.Argument(help="Only this one.", show_default=False)] = None,
+    *,
+    transport: TransportOption,
+    manifest: ManifestOption = None,
+    bindings: BindingsOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what there is to do for workers, for a scaler: what could start now, and what runs.
+
+    Cheap however much waits: each count goes to 1,000 ("1000+", in JSON "..._capped": it may be more).
+
+    Example: towpath backlog documents.convert --transport sqlite:///dev.db --json
+    """
+    with opened(transport, manifest, bindings) as open_transport:
+        rows = open_transport.operator().backlog(subscription)
+        require_subscriptions(open_transport, transport, rows)
+    if as_json:
+        print_json([_backlog_json(row) for row in rows])
+        return
+    print_table(("subscription", "claimable", "in flight", "backlog"), map(_backlog_row, rows))
+
+
+def _backlog_json(row: Backlog) -> dict[str, JsonValue]:
+    return asdict(row) | {"backlog": row.claimable + row.in_flight}
+
+
+def _backlog_row(row: Backlog) -> tuple[object, ...]:
+    more = row.claimable_capped or row.in_flight_capped
+    return (
+        row.subscription,
+        _bounded(row.claimable, capped=row.claimable_capped),
+        _bounded(row.in_flight, capped=row.in_flight_capped),
+        _bounded(row.claimable + row.in_flight, capped=more),
+    )
+
+
+def _bounded(count: int, *, capped: bool) -> str:
+    return f"{count}{'+' if capped else ''}"
+
+
 def list_dead_letters(
     subscription: Annotated[str | None, typer.Argument(help="Only this subscription's.", show_default=False)] = None,
     *,
     transport: TransportOption,
     limit: Limit = 50,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", help="Go on where another list ended.", show_default=False)
+    ] = None,
     manifest: ManifestOption = None,
     bindings: BindingsOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List dead letters with their reasons; --json adds the body. Nothing is changed.
+    """List dead letters with their ids and reasons, those dead for longest first; --json adds the body.
+
+    Nothing is changed. Replay and discard take the ids.
 
     Example: towpath dead-letters list documents.convert --transport sqlite:///dev.db
     """
     with opened(transport, manifest, bindings) as open_transport:
-        operator = open_transport.operator()
-        known = [row.subscription for row in operator.stats()]
-        require_subscriptions(open_transport, transport, known)
-        names = [subscription] if subscription is not None else known
-        entries = [entry for name in names for entry in operator.dead_letters(name, limit)][:limit]
+        require_subscriptions(open_transport, transport, open_transport.policies())
+        page = open_transport.operator().dead_letters(subscription, limit, cursor)
     if as_json:
-        print_json([_entry_json(entry) for entry in entries])
+        print_json({"dead_letters": [_entry_json(entry) for entry in page], "next_cursor": page.cursor})
         return
-    print_dead_letters(entries)
+    print_dead_letters(page)
+    print_rest(page.cursor)
+
+
+def print_rest(cursor: str | None) -> None:
+    """How to go on with a list that has more than was shown."""
+    if cursor is not None:
+        print_sentence(f"There are more: --cursor {cursor}")
 
 
 def print_dead_letters(entries: Iterable[DeadLetterEntry]) -> None:
     """Dead letters for people: never a body."""
-    headings = ("subscription", "message", "attempts", "since", "reason", "error")
+    headings = ("dead letter", "subscription", "message", "attempts", "since", "reason", "error")
     print_table(headings, (_entry_row(entry) for entry in entries))
 
 
@@ -144,6 +195,7 @@ def _entry_json(entry: DeadLetterEntry) -> JsonValue:
 
 def _entry_row(entry: DeadLetterEntry) -> tuple[object, ...]:
     return (
+        entry.delivery_id,
         entry.subscription,
         entry.message_id,
         entry.attempts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import signal
@@ -94,6 +95,7 @@ def work(
     with opened(transport, manifest, bindings) as open_transport:
         names = _chosen(subscriptions, open_transport, transport)
         worker = Worker(open_transport, names, options)
+        _tell_of_stopped(names, open_transport)
         _drain_on_signals(worker, options.drain, say)
         say(_serving(names, transport, concurrency))
         try:
@@ -117,6 +119,14 @@ def _chosen(asked: list[str], transport: Transport, url: str) -> list[str]:
     if not chosen:
         raise SubscriptionNotFound("*", "this transport has no subscription with a handler that a worker may run")
     return chosen
+
+
+def _tell_of_stopped(names: list[str], transport: Transport) -> None:
+    policies = transport.policies()
+    for name in names:
+        if policies[name].status != "active":
+            said = "%s is %s: nothing is claimed from it"
+            logging.getLogger("towpath.worker").warning(said, name, policies[name].status)
 
 
 def _refuse(name: str, transport: Transport) -> None:
