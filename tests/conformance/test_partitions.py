@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.conformance.harness import awaited_dead_letters
 from towpath import NewMessage
 from towpath.operating import Pace, Selection, Warrant
 
@@ -91,7 +92,7 @@ def test_a_dead_letter_does_not_block_an_exclusive_key(harness):
         running.publish("orders", message("a", "a-1", "fatal"), message("a", "a-2"))
         running.work(2)
         assert names(running) == ["a-1", "a-2"]
-        assert len(running.dead_letters("ship")) == 1
+        assert len(awaited_dead_letters(running, "ship", 1)) == 1
 
 
 # --- Ordered -----------------------------------------------------------------------------------------------------
