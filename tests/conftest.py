@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 
 from local_transport.connections import Database
 from local_transport.schema import upgrade
+from tests.servers.dynamodb import private_dynamodb
 from tests.servers.localstack import Aws, LocalStackUnavailable, private_localstack
 from tests.servers.pgbouncer import PgBouncerUnavailable, pooled
 from tests.servers.postgres import PostgresUnavailable, fresh_database, private_cluster
@@ -51,6 +52,13 @@ def aws() -> Iterator[Aws | RealAws]:
         except LocalStackUnavailable as error:
             left_out("LocalStack", str(error))
         yield Aws(endpoint=endpoint, region="eu-west-1")
+
+
+@pytest.fixture(scope="session")
+def dynamodb() -> Iterator[str]:
+    """The endpoint of a DynamoDB, which LocalStack has only with Java."""
+    with private_dynamodb() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The harness that every conformance case is written against, and its four implementations.
+"""The harness that every conformance case is written against, and four of its six implementations.
 
 A case gets a ``Harness`` and calls ``transport(topology)`` on it. What comes back publishes, works, moves time and
 shows what the handlers saw, alike on every transport; what a transport cannot do is a capability it does not have.
@@ -10,9 +10,10 @@ import platform
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
@@ -27,8 +28,9 @@ from aws_transport.bindings import Bindings
 from local_transport.connections import Database
 from local_transport.tables import message
 from tests.servers.clock import advance_in
+from tests.servers.ledger_time import age_keys
 from tests.servers.localstack import Aws
-from tests.servers.provision import Deployment, provisioned
+from tests.servers.provision import Clients, Deployment, provisioned
 from tests.servers.real_aws import RealAws
 from towpath import NewMessage, PublishResult, connect
 from towpath.manifest import Manifest
@@ -65,8 +67,14 @@ class Running(Protocol):
         A case that says how many are to come does not depend on how fast AWS's parts are. It still has to look.
         """
 
+    def attended(self) -> AbstractContextManager[object]:
+        """Have handlers run all the time, until the block ends."""
+
     def advance(self, seconds: float) -> None:
         """Move time on: by shifting what is stored, or by waiting."""
+
+    def age_keys(self, seconds: float) -> None:
+        """Move time on for deduplication keys at least: nothing has to wait."""
 
     def lose_a_worker(self, subscription: str) -> None:
         """Let a worker of a handler that ends its process run into it."""
@@ -129,6 +137,14 @@ def awaited_dead_letters(running: Running, subscription: str, count: int) -> lis
     return letters
 
 
+def eventually(condition: Callable[[], object]) -> None:
+    """Until it is so; a failure when that takes longer than patience."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)
+
+
 def _own_machine() -> dict[str, str]:
     """What the suite's zip is bundled for."""
     architecture = "arm64" if platform.machine() == "aarch64" else "x86_64"
@@ -147,6 +163,7 @@ class WorkerRunning:
     subscriptions: list[str]
     report: Path
     move_time: Callable[[float], None]
+    age_keys: Callable[[float], None]
     put: Callable[[str, str], None]
     quiet_after: timedelta
     command_options: list[str] = field(default_factory=list)
@@ -172,6 +189,17 @@ class WorkerRunning:
         while len(self.observations()) < handled and time.monotonic() < deadline:
             Worker(self.transport, self.subscriptions, options).run()
 
+    @contextmanager
+    def attended(self) -> Iterator[Worker]:
+        worker = Worker(self.transport, self.subscriptions, WorkerOptions(concurrency=4))
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            yield worker
+        finally:
+            worker.abort()
+            thread.join()
+
     def advance(self, seconds: float) -> None:
         self.move_time(seconds)
 
@@ -183,10 +211,7 @@ class WorkerRunning:
         """Stop a worker in the middle of a handler."""
         (result,) = self.publish(topic, NewMessage(payload={"script": ["wait"]}))
         process = self._start_worker(subscription, "--drain", "0", CONFORMANCE_WAIT="1")
-        deadline = time.monotonic() + PATIENCE
-        while not any(row.leased for row in self.transport.operator().stats()):
-            assert time.monotonic() < deadline, "no worker took the message"
-            time.sleep(0.05)
+        eventually(lambda: any(row.leased for row in self.transport.operator().stats()))
         time.sleep(0.2)  # from the claim to the handler
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=PATIENCE) == 0
@@ -257,6 +282,7 @@ class DatabaseHarness:
                 subscriptions=list(manifest.subscriptions),
                 report=report,
                 move_time=move_time,
+                age_keys=move_time,
                 put=lambda subscription, body: self._put(transport, manifest.subscriptions[subscription].topic, body),
                 quiet_after=timedelta(0),
             )
@@ -273,9 +299,13 @@ class DatabaseHarness:
 
 @dataclass(kw_only=True)
 class PolledHarness:
-    """SNS and SQS on LocalStack, polled by a worker. Time passes by waiting."""
+    """SNS and SQS on LocalStack, polled by a worker. Time passes by waiting.
+
+    ``dynamodb`` starts what LocalStack lacks, for who asks for it, and answers its endpoint.
+    """
 
     aws: Aws | RealAws
+    dynamodb: Callable[[], str]
     folder: Path
     environment: pytest.MonkeyPatch
     name: str = "aws-worker"
@@ -284,41 +314,51 @@ class PolledHarness:
     @contextmanager
     def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
         manifest = manifest_of(topology, host="worker", name=self.aws.topology)
+        aws = with_tables(self.aws, manifest, self.dynamodb)
         report = self.folder / "observations.jsonl"
         self.environment.setenv("CONFORMANCE_OBSERVER", f"file://{report}")
-        with provisioned(self.aws, manifest) as deployment, _opened(self, deployment) as transport:
+        with provisioned(aws, manifest) as deployment, _opened(self, aws, deployment) as transport:
             yield WorkerRunning(
-                url=_url(self.aws),
+                url=_url(aws),
                 transport=transport,
                 subscriptions=list(manifest.subscriptions),
                 report=report,
                 move_time=time.sleep,
-                put=_sending(self.aws, deployment.bindings),
-                quiet_after=timedelta(seconds=self.aws.quiet_seconds),
-                command_options=_written(self.folder, manifest, deployment.bindings),
+                age_keys=lambda seconds: age_keys(aws.client("dynamodb"), deployment.tables, seconds),
+                put=sending(aws, deployment.bindings),
+                quiet_after=timedelta(seconds=aws.quiet_seconds),
+                command_options=written(self.folder, manifest, deployment.bindings),
             )
 
 
+def with_tables(aws: Aws | RealAws, manifest: Manifest, dynamodb: Callable[[], str]) -> Aws | RealAws:
+    """``aws`` with DynamoDB where the manifest has tables, which only the real one has by itself."""
+    has_tables = any(topic.aws and topic.aws.deduplication_table for topic in manifest.topics.values())
+    return replace(aws, dynamodb=dynamodb()) if has_tables and isinstance(aws, Aws) else aws
+
+
 @contextmanager
-def _opened(harness: "PolledHarness | LambdaHarness", deployment: Deployment) -> Iterator[Transport]:
-    """The AWS transport on what was deployed, with the credentials and the endpoint of the tests."""
+def _opened(
+    harness: "PolledHarness | LambdaHarness", aws: Aws | RealAws, deployment: Deployment
+) -> Iterator[Transport]:
+    """The AWS transport on what was deployed, with the credentials and the endpoints of the tests."""
     environment = harness.environment
-    for name, value in harness.aws.variables.items():
+    for name, value in aws.variables.items():
         environment.setenv(name, value)
-    if harness.aws.variables:
+    if aws.variables:
         environment.delenv("AWS_CA_BUNDLE", raising=False)
-    options = _written(harness.folder, deployment.manifest, deployment.bindings)
-    transport = connect(_url(harness.aws), options[1], bindings=options[3])
+    options = written(harness.folder, deployment.manifest, deployment.bindings)
+    transport = connect(_url(aws), options[1], bindings=options[3])
     try:
         yield transport
     finally:
         transport.close()
 
 
-def _sending(aws: Aws | RealAws, bindings: Bindings) -> Callable[[str, str], None]:
+def sending(clients: Clients, bindings: Bindings) -> Callable[[str, str], None]:
     """Sends a body straight to a subscription's queue."""
     queue_urls = {name: binding.queue_url for name, binding in bindings.subscriptions.items()}
-    sqs = aws.client("sqs")
+    sqs = clients.client("sqs")
     return lambda subscription, body: sqs.send_message(QueueUrl=queue_urls[subscription], MessageBody=body)
 
 
@@ -326,7 +366,7 @@ def _url(aws: Aws | RealAws) -> str:
     return f"aws://{aws.region}"
 
 
-def _written(folder: Path, manifest: Manifest, bindings: Bindings) -> list[str]:
+def written(folder: Path, manifest: Manifest, bindings: Bindings) -> list[str]:
     """The manifest and the bindings as files, as command-line options."""
     manifest_file, bindings_file = folder / "manifest.json", folder / "bindings.json"
     manifest_file.write_text(manifest.to_json())
@@ -347,6 +387,7 @@ class LambdaRunning:
     queue_urls: list[str]
     max_attempts: Mapping[str, int]  # by subscription
     put: Callable[[str, str], None]
+    age_keys: Callable[[float], None]
     quiet_seconds: float
     seen: list[Observation] = field(default_factory=list)
 
@@ -390,15 +431,16 @@ class LambdaRunning:
         tries_again = last["action"] in ("retry", "save", "transient", "error", "release")
         return tries_again and last["attempt"] < self.max_attempts[last["subscription"]]
 
+    def attended(self) -> AbstractContextManager[None]:
+        """They are already."""
+        return nullcontext()
+
     def advance(self, seconds: float) -> None:
         time.sleep(seconds)
 
     def lose_a_worker(self, subscription: str) -> None:
         """The function ends its process by itself. Nothing tells so but that the message hides, and goes on hiding."""
-        deadline = time.monotonic() + PATIENCE
-        while not self._count("ApproximateNumberOfMessagesNotVisible"):
-            assert time.monotonic() < deadline, "no function took the message"
-            time.sleep(0.05)
+        eventually(lambda: self._count("ApproximateNumberOfMessagesNotVisible"))
 
     def release_some(self, topic: str, subscription: str) -> list[str]:
         """Deliveries wait behind others in a batch until there is no time left to start them."""
@@ -444,6 +486,7 @@ class LambdaHarness:
     """SNS, SQS and Lambda functions on LocalStack. Time passes by waiting."""
 
     aws: Aws | RealAws
+    dynamodb: Callable[[], str]
     zip_path: Path
     folder: Path
     environment: pytest.MonkeyPatch
@@ -455,16 +498,18 @@ class LambdaHarness:
         sqs = self.aws.client("sqs")
         observer_url = _make_observer(sqs, self.aws.topology)
         manifest = _reporting_to(manifest_of(topology, host="lambda", name=self.aws.topology), observer_url)
+        aws = with_tables(self.aws, manifest, self.dynamodb)
         try:
-            with provisioned(self.aws, manifest) as deployment:
+            with provisioned(aws, manifest) as deployment:
                 for name in manifest.subscriptions:
                     deployment.deploy_function(name, self.zip_path)
-                with _opened(self, deployment) as transport:
+                with _opened(self, aws, deployment) as transport:
                     yield LambdaRunning(
                         transport=transport,
                         sqs=sqs,
                         observer_url=observer_url,
-                        put=_sending(self.aws, deployment.bindings),
+                        put=sending(aws, deployment.bindings),
+                        age_keys=lambda seconds: age_keys(aws.client("dynamodb"), deployment.tables, seconds),
                         quiet_seconds=self.aws.quiet_seconds,
                         max_attempts={n: s.policy(n).max_attempts for n, s in manifest.subscriptions.items()},
                         queue_urls=[binding.queue_url for binding in deployment.bindings.subscriptions.values()],

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.conformance.harness import SHORT_LIVED, awaited_dead_letters
+from tests.conformance.needs import ONE_PROCESS, leaving_out
 from towpath import NewMessage
 
 ONE = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders"}}}
@@ -160,6 +161,7 @@ def test_a_checkpoint_is_given_to_the_next_attempt(harness):
         assert (second["attempt"], second["checkpoint"]) == (2, kept)
 
 
+@leaving_out(ONE_PROCESS)
 @pytest.mark.timeout(600)
 @pytest.mark.case(
     "C33", "2 processes of 8 threads each claim 2,000 deliveries: none twice while a lease holds (mode none)"

@@ -1,14 +1,12 @@
 """The promises to an operator: C18, C22 to C26, C38 and C39."""
 
 import itertools
-import threading
 import time
-from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
 
-from tests.conformance.harness import PATIENCE
+from tests.conformance.harness import eventually
 from tests.conformance.needs import needing, on_databases
 from towpath import NewMessage, connect
 from towpath.operating import Discarded, Pace, Selection, Warrant
@@ -25,7 +23,6 @@ from towpath.settlement import (
     Retrial,
     Settled,
 )
-from towpath.worker import Worker, WorkerOptions
 
 ONE = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders"}}}
 WARRANT = Warrant(actor="suite", reason="the case says so")
@@ -51,26 +48,6 @@ def stats(running, name="ship"):
 
 def received(running, count=1):
     return running.transport.consumer("ship").receive(count, NOW)
-
-
-def eventually(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
-
-
-@contextmanager
-def working(running, *names):
-    """A worker beside the case, which ends with it."""
-    worker = Worker(running.transport, list(names or running.subscriptions), WorkerOptions(concurrency=4))
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        yield worker
-    finally:
-        worker.abort()
-        thread.join()
 
 
 @needing("cancel_pending")
@@ -116,7 +93,7 @@ def test_completions_are_counted(harness):
 @pytest.mark.case("C24", "cancel in flight: the handler is told, and the delivery discarded when it stops")
 def test_a_handler_in_flight_is_told_of_a_cancel_and_its_delivery_is_discarded(harness):
     topology = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders", "lease_seconds": 5}}}
-    with harness.transport(topology) as running, working(running):
+    with harness.transport(topology) as running, running.attended():
         cancelled, other = running.publish("orders", scripted("until_stopped"), scripted("complete"))
         eventually(lambda: stats(running).completed == 1 and stats(running).leased == 1)
         chosen = Selection(subscription="ship", message_id=cancelled.id)
@@ -191,7 +168,7 @@ def test_a_pause_stops_claims_at_once_and_keeps_fan_out_and_a_resume_continues(h
         "bill": {"topic": "orders"},
         "off": {"topic": "orders", "status": "disabled"},
     }
-    with harness.transport({"topics": {"orders": {}}, "subscriptions": subscriptions}) as running, working(running):
+    with harness.transport({"topics": {"orders": {}}, "subscriptions": subscriptions}) as running, running.attended():
         operator = running.transport.operator()
         running.publish("orders", scripted("complete"))
         eventually(lambda: stats(running).completed == stats(running, "bill").completed == 1)

@@ -9,30 +9,15 @@ from itertools import pairwise
 import pytest
 
 from tests.conformance.harness import awaited_dead_letters
+from tests.conformance.needs import ONE_PROCESS, leaving_out, needing
 from towpath import NewMessage
 from towpath.operating import Pace, Selection, Warrant
 
 WARRANT = Warrant(actor="suite", reason="the case says so")
-DATABASES = ("sqlite", "postgresql")
-AWS = ("aws-worker", "aws-lambda")
-MAPPING = "local-mapping"
-LACKS_ORDERED = pytest.mark.skip(reason="needs the capability ordered, which no queue of AWS has")
-ONE_AT_A_TIME = pytest.mark.skip(
-    reason="has on LocalStack one invocation at a time: tests/unit/test_lambda_lanes.py shows it"
-)
-THOUSAND = pytest.mark.skip(
-    reason="shows it with 1,000 messages of 50 keys, in tests/conformance/test_function_volume.py"
-)
+ONE_AT_A_TIME = {"aws-lambda": "has on LocalStack one invocation at a time: tests/unit/test_lambda_lanes.py shows it"}
+THOUSAND = {"aws-lambda": "shows it with 1,000 messages of 50 keys, in tests/conformance/test_function_volume.py"}
 
-on_ordered = pytest.mark.parametrize(
-    "harness", [*DATABASES, *(pytest.param(name, marks=LACKS_ORDERED) for name in (*AWS, MAPPING))], indirect=True
-)
-on_exclusive = pytest.mark.parametrize("harness", [*DATABASES, *AWS, MAPPING], indirect=True)
-
-
-def on_exclusive_but(left_out):
-    functions = pytest.param("aws-lambda", marks=left_out)
-    return pytest.mark.parametrize("harness", [*DATABASES, "aws-worker", functions, MAPPING], indirect=True)
+on_ordered = needing("ordered")
 
 
 def keyed(mode, **more):
@@ -63,7 +48,6 @@ def assert_none_overlap(observations):
 # --- Exclusive ---------------------------------------------------------------------------------------------------
 
 
-@on_exclusive
 @pytest.mark.case("C11", "exclusive: one per key in flight")
 def test_an_exclusive_key_has_one_delivery_in_flight(harness):
     with harness.transport(keyed("exclusive")) as running:
@@ -75,7 +59,7 @@ def test_an_exclusive_key_has_one_delivery_in_flight(harness):
             assert_none_overlap(seen)
 
 
-@on_exclusive_but(ONE_AT_A_TIME)
+@leaving_out(ONE_AT_A_TIME)
 @pytest.mark.case("C12", "exclusive: other keys run beside it")
 def test_other_keys_run_beside_an_exclusive_key(harness):
     with harness.transport(keyed("exclusive")) as running:
@@ -85,7 +69,6 @@ def test_other_keys_run_beside_an_exclusive_key(harness):
         assert max(o["started"] for o in seen) < min(o["ended"] for o in seen)
 
 
-@on_exclusive
 @pytest.mark.case("C13", "exclusive: a dead letter does not block")
 def test_a_dead_letter_does_not_block_an_exclusive_key(harness):
     with harness.transport(keyed("exclusive")) as running:
@@ -177,7 +160,7 @@ def drained_by_two_processes(harness, mode):
         return by_key(running)
 
 
-@on_exclusive_but(THOUSAND)
+@leaving_out(THOUSAND | ONE_PROCESS)
 @pytest.mark.timeout(600)
 @pytest.mark.case(
     "C33", "2 processes of 8 threads each claim 2,000 deliveries: none twice while a lease holds (mode exclusive)"

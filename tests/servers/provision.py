@@ -1,8 +1,9 @@
 """Makes what a manifest describes on an AWS for tests, as a deployment does on the real one, and removes it again."""
 
+import functools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 from botocore.exceptions import ClientError
 
 from aws_transport.bindings import Bindings, SubscriptionBinding, TopicBinding
-from towpath.manifest import Function, Manifest, Queue, Statement, Subscription, Topic
+from towpath.manifest import DeduplicationTable, Function, Manifest, Queue, Statement, Subscription, Topic
 
 READY_SECONDS = 120  # two seconds on LocalStack, a minute on AWS
 
@@ -33,6 +34,11 @@ class Deployment:
     manifest: Manifest
     bindings: Bindings
     _undo: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of the ledgers of deduplication keys."""
+        return [table.name for topic in self.manifest.topics.values() if (table := _table(topic)) is not None]
 
     def deploy_function(self, subscription: str, zip_path: Path) -> str:
         """Deploy the zip as the subscription's function, alias and mapping; answers the alias's ARN.
@@ -134,6 +140,8 @@ def provisioned(clients: Clients, manifest: Manifest) -> Iterator[Deployment]:
     """Topics, queues and SNS subscriptions of ``manifest``'s AWS part; all removed afterwards."""
     with ExitStack() as undo:
         maker = _Maker(sns=clients.client("sns"), sqs=clients.client("sqs"), undo=undo)
+        ledgers = [table for topic in manifest.topics.values() if (table := _table(topic)) is not None]
+        maker.make_tables(ledgers, clients.client("dynamodb") if ledgers else None)
         topics = {name: maker.topic(t) for name, t in manifest.topics.items() if t.aws is not None}
         subscriptions = {
             name: maker.subscription(s, topics[s.topic])
@@ -157,6 +165,21 @@ class _Maker:
         arn = self.sns.create_topic(Name=topic.aws.topic_name, Attributes=attributes)["TopicArn"]
         self.undo.callback(_forgiving(self.sns.delete_topic), TopicArn=arn)
         return TopicBinding(arn=arn, fifo=topic.aws.fifo)
+
+    def make_tables(self, tables: Sequence[DeduplicationTable], dynamodb: Any) -> None:
+        for table in tables:
+            dynamodb.create_table(
+                TableName=table.name,
+                AttributeDefinitions=[
+                    {"AttributeName": table.partition_key, "AttributeType": table.partition_key_type}
+                ],
+                KeySchema=[{"AttributeName": table.partition_key, "KeyType": "HASH"}],
+                BillingMode=table.billing_mode,
+            )
+            self.undo.callback(_forgiving(dynamodb.delete_table), TableName=table.name)
+        for table in tables:
+            described = functools.partial(dynamodb.describe_table, TableName=table.name)
+            _await(lambda described=described: described()["Table"]["TableStatus"] == "ACTIVE", "the table is active")
 
     def subscription(self, subscription: Subscription, topic: TopicBinding) -> SubscriptionBinding:
         aws, settings = subscription.aws, subscription.aws.sns_subscription
@@ -194,6 +217,10 @@ class _Maker:
         self.undo.callback(_forgiving(self.sqs.delete_queue), QueueUrl=url)
         known = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
         return url, known["Attributes"]["QueueArn"]
+
+
+def _table(topic: Topic) -> DeduplicationTable | None:
+    return None if topic.aws is None else topic.aws.deduplication_table
 
 
 def _from_topic(topic: TopicBinding) -> dict[str, str]:
