@@ -490,6 +490,7 @@ class LambdaHarness:
     zip_path: Path
     folder: Path
     environment: pytest.MonkeyPatch
+    variables: Mapping[str, str] = field(default_factory=dict)  # of the functions, besides those of the manifest
     name: str = "aws-lambda"
     lost_lease_seconds: float = 6 * SHORT_LIVED["timeout_seconds"] + 2
 
@@ -497,7 +498,8 @@ class LambdaHarness:
     def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
         sqs = self.aws.client("sqs")
         observer_url = _make_observer(sqs, self.aws.topology)
-        manifest = _reporting_to(manifest_of(topology, host="lambda", name=self.aws.topology), observer_url)
+        told = {"CONFORMANCE_OBSERVER": observer_url} | self.variables
+        manifest = _told(manifest_of(topology, host="lambda", name=self.aws.topology), told)
         aws = with_tables(self.aws, manifest, self.dynamodb)
         try:
             with provisioned(aws, manifest) as deployment:
@@ -535,11 +537,11 @@ def _make_observer(sqs: Any, topology: str) -> str:
     return url
 
 
-def _reporting_to(manifest: Manifest, observer_url: str) -> Manifest:
-    """The manifest with functions that are told where the suite listens."""
+def _told(manifest: Manifest, variables: Mapping[str, str]) -> Manifest:
+    """The manifest with functions that have these variables too: where the suite listens, for one."""
     subscriptions = {}
     for name, subscription in manifest.subscriptions.items():
         function = subscription.aws.function
-        told = replace(function, environment=function.environment | {"CONFORMANCE_OBSERVER": observer_url})
+        told = replace(function, environment={**function.environment, **variables})
         subscriptions[name] = replace(subscription, aws=replace(subscription.aws, function=told))
     return replace(manifest, subscriptions=subscriptions)

@@ -4,11 +4,12 @@ import http.client
 import json
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 CAUGHT_SECONDS = 120
 ANSWER_SECONDS = 60
@@ -36,6 +37,7 @@ class AwsRelay:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self.weather: Weather = "fair"
+        self.befallen: Counter[tuple[Weather, str]] = Counter()  # requests by what befell them, and by AWS's operation
         self._changed = threading.Condition()
         self._caught = 0
         self._place = _bound(0)  # has the port while nobody listens there: else another process might get it
@@ -70,6 +72,12 @@ class AwsRelay:
             self._caught += 1
             self._changed.notify_all()
             self._changed.wait_for(lambda: self.weather != held_by)
+
+    def befall(self, operation: str) -> Weather:
+        """What befalls a request now."""
+        with self._changed:
+            self.befallen[self.weather, operation] += 1
+            return self.weather
 
     def close(self) -> None:
         """Hold up nothing any more, and take no more requests."""
@@ -119,17 +127,21 @@ class _Passing(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         relay = self.server.relay
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        if relay.weather == "hanging":
+        operation = _operation(self.headers.get("X-Amz-Target"), body)
+        weather = relay.befall(operation)
+        if weather == "hanging":
             relay.hold()
             if self._sender_is_gone():
                 return
-        if relay.weather == "throttling":
+            weather = relay.befall(operation)
+        if weather == "throttling":
             self._answer(400, *self._throttled())
-        elif relay.weather != "cutting":
+        elif weather != "cutting":
             answer = self._passed_on(body)
-            if relay.weather == "holding answers":
+            weather = relay.befall(operation)
+            if weather == "holding answers":
                 relay.hold()
-            elif relay.weather not in ("losing answers", "cutting"):
+            elif weather not in ("losing answers", "cutting"):
                 self._answer(*answer)
 
     def _passed_on(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
@@ -165,6 +177,11 @@ class _Passing(BaseHTTPRequestHandler):
 
     def log_message(self, *arguments: object) -> None:
         pass
+
+
+def _operation(target: str | None, body: bytes) -> str:
+    """AWS's name for what is asked for, by either of its protocols."""
+    return target.rpartition(".")[2] if target else parse_qs(body.decode())["Action"][0]
 
 
 _OF_A_CONNECTION = ("connection", "content-length", "transfer-encoding", "keep-alive")
