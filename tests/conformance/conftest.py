@@ -8,9 +8,10 @@ import pytest
 
 from bundling.build import BundleRequest, build
 from bundling.target import host_target
-from tests.conformance.harness import FUNCTION, DatabaseHarness, LambdaHarness, PolledHarness
+from tests.conformance.harness import FUNCTION, DatabaseHarness, PolledHarness
 from tests.conformance.local_mapping import LocalMappingHarness
 from tests.conformance.needs import TRANSPORTS
+from tests.conformance.on_lambda import LambdaHarness
 from tests.conformance.on_moto import MotoHarness
 from tests.servers.postgres import fresh_database
 

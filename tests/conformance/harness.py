@@ -1,4 +1,4 @@
-"""The harness that every conformance case is written against, and four of its six implementations.
+"""The harness that every conformance case is written against, and three of its six implementations.
 
 A case gets a ``Harness`` and calls ``transport(topology)`` on it. What comes back publishes, works, moves time and
 shows what the handlers saw, alike on every transport; what a transport cannot do is a capability it does not have.
@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
@@ -228,7 +228,7 @@ class WorkerRunning:
 
     def observations(self, subscription: str | None = None) -> list[Observation]:
         lines = self.report.read_text().splitlines() if self.report.exists() else []
-        return _chosen([json.loads(line) for line in lines], subscription)
+        return chosen([json.loads(line) for line in lines], subscription)
 
     def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
         return list(self.transport.operator().dead_letters(subscription, 100))
@@ -244,7 +244,7 @@ class WorkerRunning:
         )
 
 
-def _chosen(observations: list[Observation], subscription: str | None) -> list[Observation]:
+def chosen(observations: list[Observation], subscription: str | None) -> list[Observation]:
     wanted = [o for o in observations if subscription in (None, o["subscription"])]
     return sorted(wanted, key=lambda observation: observation["started"])
 
@@ -317,7 +317,7 @@ class PolledHarness:
         aws = with_tables(self.aws, manifest, self.dynamodb)
         report = self.folder / "observations.jsonl"
         self.environment.setenv("CONFORMANCE_OBSERVER", f"file://{report}")
-        with provisioned(aws, manifest) as deployment, _opened(self, aws, deployment) as transport:
+        with provisioned(aws, manifest) as deployment, opened_on(aws, deployment, self) as transport:
             yield WorkerRunning(
                 url=_url(aws),
                 transport=transport,
@@ -337,10 +337,15 @@ def with_tables(aws: Aws | RealAws, manifest: Manifest, dynamodb: Callable[[], s
     return replace(aws, dynamodb=dynamodb()) if has_tables and isinstance(aws, Aws) else aws
 
 
+class Place(Protocol):
+    """Where a harness keeps files, and the variables of its process."""
+
+    folder: Path
+    environment: pytest.MonkeyPatch
+
+
 @contextmanager
-def _opened(
-    harness: "PolledHarness | LambdaHarness", aws: Aws | RealAws, deployment: Deployment
-) -> Iterator[Transport]:
+def opened_on(aws: Aws | RealAws, deployment: Deployment, harness: Place) -> Iterator[Transport]:
     """The AWS transport on what was deployed, with the credentials and the endpoints of the tests."""
     environment = harness.environment
     for name, value in aws.variables.items():
@@ -372,176 +377,3 @@ def written(folder: Path, manifest: Manifest, bindings: Bindings) -> list[str]:
     manifest_file.write_text(manifest.to_json())
     bindings_file.write_text(bindings.to_json())
     return ["--manifest", str(manifest_file), "--bindings", str(bindings_file)]
-
-
-# --- SQS through the Lambda runtime: real functions, deployed from a bundled zip -----------------------------------
-
-
-@dataclass(kw_only=True)
-class LambdaRunning:
-    """Handlers run in Lambda functions, which nobody has to start: working is waiting for them."""
-
-    transport: Transport
-    sqs: Any
-    observer_url: str
-    queue_urls: list[str]
-    max_attempts: Mapping[str, int]  # by subscription
-    put: Callable[[str, str], None]
-    age_keys: Callable[[float], None]
-    quiet_seconds: float
-    seen: list[Observation] = field(default_factory=list)
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return self.transport.capabilities
-
-    @property
-    def operator(self) -> Operator:
-        return self.transport.operator()
-
-    def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
-        results = [
-            r for i in range(0, len(messages), 100) for r in self.transport.publish(topic, messages[i : i + 100])
-        ]
-        assert [r.error for r in results if r.error] == []
-        return results
-
-    def work(self, handled: int = 0) -> None:
-        """Wait until no message is visible, and none is with a function, for a while.
-
-        A message that is neither is one that hides for its retry: its last report says so.
-        """
-        deadline = time.monotonic() + PATIENCE
-        quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < self.quiet_seconds or (
-            len(self.seen) < handled and time.monotonic() < deadline
-        ):
-            if self._collect() or self._count("ApproximateNumberOfMessages") or self._with_a_function():
-                quiet_since = time.monotonic()
-            time.sleep(0.1)
-
-    def _with_a_function(self) -> bool:
-        last = {o["delivery_id"]: o for o in _chosen(self.seen, None)}
-        return self._count("ApproximateNumberOfMessagesNotVisible") > sum(map(self._hides, last.values()))
-
-    def _hides(self, last: Observation) -> bool:
-        """Whether this report is of an attempt that another one follows. A function that reported the last attempt
-        still has the dead letter to copy.
-        """
-        tries_again = last["action"] in ("retry", "save", "transient", "error", "release")
-        return tries_again and last["attempt"] < self.max_attempts[last["subscription"]]
-
-    def attended(self) -> AbstractContextManager[None]:
-        """They are already."""
-        return nullcontext()
-
-    def advance(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    def lose_a_worker(self, subscription: str) -> None:
-        """The function ends its process by itself. Nothing tells so but that the message hides, and goes on hiding."""
-        eventually(lambda: self._count("ApproximateNumberOfMessagesNotVisible"))
-
-    def release_some(self, topic: str, subscription: str) -> list[str]:
-        """Deliveries wait behind others in a batch until there is no time left to start them."""
-        self.publish(topic, *(NewMessage(payload={"script": ["sleep:3.2", "complete"]}) for _ in range(4)))
-        self.work()
-        first: dict[str, int] = {}
-        for observation in self.observations():
-            first.setdefault(observation["message_id"], observation["attempt"])
-        return [message_id for message_id, attempt in first.items() if attempt > 1]
-
-    def drain(self, processes: int, threads: int, deliveries: int) -> int:
-        """The mapping decides how many functions run: LocalStack's runs one at a time."""
-        deadline = time.monotonic() + DRAIN_PATIENCE
-        while len(self.observations()) < deliveries:
-            assert time.monotonic() < deadline, f"{len(self.seen)} of {deliveries} deliveries were handled"
-        self.work()
-        return 1
-
-    def observations(self, subscription: str | None = None) -> list[Observation]:
-        while self._collect():
-            pass
-        return _chosen(self.seen, subscription)
-
-    def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
-        return list(self.transport.operator().dead_letters(subscription, 100))
-
-    def _collect(self) -> bool:
-        received = self.sqs.receive_message(QueueUrl=self.observer_url, MaxNumberOfMessages=10, WaitTimeSeconds=0)
-        messages = received.get("Messages", [])
-        self.seen += [json.loads(message["Body"]) for message in messages]
-        if messages:
-            entries = [{"Id": str(i), "ReceiptHandle": m["ReceiptHandle"]} for i, m in enumerate(messages)]
-            self.sqs.delete_message_batch(QueueUrl=self.observer_url, Entries=entries)
-        return bool(messages)
-
-    def _count(self, what: str) -> int:
-        read = self.sqs.get_queue_attributes
-        return sum(int(read(QueueUrl=u, AttributeNames=[what])["Attributes"][what]) for u in self.queue_urls)
-
-
-@dataclass(kw_only=True)
-class LambdaHarness:
-    """SNS, SQS and Lambda functions on LocalStack. Time passes by waiting."""
-
-    aws: Aws | RealAws
-    dynamodb: Callable[[], str]
-    zip_path: Path
-    folder: Path
-    environment: pytest.MonkeyPatch
-    variables: Mapping[str, str] = field(default_factory=dict)  # of the functions, besides those of the manifest
-    name: str = "aws-lambda"
-    lost_lease_seconds: float = 6 * SHORT_LIVED["timeout_seconds"] + 2
-
-    @contextmanager
-    def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
-        sqs = self.aws.client("sqs")
-        observer_url = _make_observer(sqs, self.aws.topology)
-        told = {"CONFORMANCE_OBSERVER": observer_url} | self.variables
-        manifest = _told(manifest_of(topology, host="lambda", name=self.aws.topology), told)
-        aws = with_tables(self.aws, manifest, self.dynamodb)
-        try:
-            with provisioned(aws, manifest) as deployment:
-                for name in manifest.subscriptions:
-                    deployment.deploy_function(name, self.zip_path)
-                with _opened(self, aws, deployment) as transport:
-                    yield LambdaRunning(
-                        transport=transport,
-                        sqs=sqs,
-                        observer_url=observer_url,
-                        put=sending(aws, deployment.bindings),
-                        age_keys=lambda seconds: age_keys(aws.client("dynamodb"), deployment.tables, seconds),
-                        quiet_seconds=self.aws.quiet_seconds,
-                        max_attempts={n: s.policy(n).max_attempts for n, s in manifest.subscriptions.items()},
-                        queue_urls=[binding.queue_url for binding in deployment.bindings.subscriptions.values()],
-                    )
-        finally:
-            sqs.delete_queue(QueueUrl=observer_url)
-
-
-def _make_observer(sqs: Any, topology: str) -> str:
-    """A queue that the roles of the suite's functions may send to, whose own policies are what a manifest says."""
-    url: str = sqs.create_queue(QueueName=f"{topology}-observer-{os.getpid()}-{next(ENVIRONMENTS)}")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    partition, account = arn.split(":")[1], arn.split(":")[4]
-    statement = {
-        "Effect": "Allow",
-        "Principal": {"AWS": "*"},
-        "Action": "sqs:SendMessage",
-        "Resource": arn,
-        "Condition": {"ArnLike": {"aws:PrincipalArn": f"arn:{partition}:iam::{account}:role/{topology}-*"}},
-    }
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
-    return url
-
-
-def _told(manifest: Manifest, variables: Mapping[str, str]) -> Manifest:
-    """The manifest with functions that have these variables too: where the suite listens, for one."""
-    subscriptions = {}
-    for name, subscription in manifest.subscriptions.items():
-        function = subscription.aws.function
-        told = replace(function, environment={**function.environment, **variables})
-        subscriptions[name] = replace(subscription, aws=replace(subscription.aws, function=told))
-    return replace(manifest, subscriptions=subscriptions)

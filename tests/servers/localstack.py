@@ -61,6 +61,7 @@ class Aws:
     endpoint: str
     region: str
     dynamodb: str | None = None
+    shares_files: bool = False  # whether functions are processes of this machine, which see its files
     topology: str = "suite"  # the name of the suite's topologies, with which all names begin
     quiet_seconds: float = 1.5  # nothing new for so long, and nothing comes any more
 

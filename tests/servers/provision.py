@@ -13,7 +13,16 @@ from typing import Any, Protocol
 from botocore.exceptions import ClientError
 
 from aws_transport.bindings import Bindings, SubscriptionBinding, TopicBinding
-from towpath.manifest import DeduplicationTable, Function, Manifest, Queue, Statement, Subscription, Topic
+from towpath.manifest import (
+    DeduplicationTable,
+    EventSourceMapping,
+    Function,
+    Manifest,
+    Queue,
+    Statement,
+    Subscription,
+    Topic,
+)
 
 READY_SECONDS = 120  # two seconds on LocalStack, a minute on AWS
 
@@ -40,8 +49,8 @@ class Deployment:
         """The names of the ledgers of deduplication keys."""
         return [table.name for topic in self.manifest.topics.values() if (table := _table(topic)) is not None]
 
-    def deploy_function(self, subscription: str, zip_path: Path) -> str:
-        """Deploy the zip as the subscription's function, alias and mapping; answers the alias's ARN.
+    def deploy_function(self, subscription: str, zip_path: Path, *, mapped: bool = True) -> str:
+        """Deploy the zip as the subscription's function, alias and, if ``mapped``, mapping; answers the alias's ARN.
 
         The runtime is called what the manifest says, but the process executor runs this machine's Python.
         """
@@ -49,6 +58,21 @@ class Deployment:
         function, mapping = resolved.aws.function, resolved.aws.event_source_mapping
         binding = self.bindings.subscriptions[subscription]
         alias_arn = self._make_function(function, self._environment(function, binding), zip_path)
+        if mapped:
+            self._make_mapping(mapping, alias_arn, binding)
+        subscriptions = self.bindings.subscriptions | {subscription: replace(binding, function_arn=alias_arn)}
+        self.bindings = replace(self.bindings, subscriptions=subscriptions)
+        return alias_arn
+
+    def remove(self) -> None:
+        """Delete everything, mappings and functions first."""
+        self._undo.close()
+
+    def _environment(self, function: Function, binding: SubscriptionBinding) -> dict[str, str]:
+        urls = {"queue": binding.queue_url, "dead_letter_queue": binding.dead_letter_queue_url}
+        return function.environment | {name: urls[which] for name, which in function.queue_url_environment.items()}
+
+    def _make_mapping(self, mapping: EventSourceMapping, alias_arn: str, binding: SubscriptionBinding) -> None:
         scaling = {} if mapping.maximum_concurrency is None else {"MaximumConcurrency": mapping.maximum_concurrency}
         lambda_ = self.clients.client("lambda")
         made = _once_the_role_is_known(
@@ -64,17 +88,6 @@ class Deployment:
         self._undo.callback(_forgiving(lambda_.delete_event_source_mapping), UUID=made["UUID"])
         state = "Enabled" if mapping.enabled else "Disabled"
         _await(lambda: lambda_.get_event_source_mapping(UUID=made["UUID"])["State"] == state, f"the mapping is {state}")
-        subscriptions = self.bindings.subscriptions | {subscription: replace(binding, function_arn=alias_arn)}
-        self.bindings = replace(self.bindings, subscriptions=subscriptions)
-        return alias_arn
-
-    def remove(self) -> None:
-        """Delete everything, mappings and functions first."""
-        self._undo.close()
-
-    def _environment(self, function: Function, binding: SubscriptionBinding) -> dict[str, str]:
-        urls = {"queue": binding.queue_url, "dead_letter_queue": binding.dead_letter_queue_url}
-        return function.environment | {name: urls[which] for name, which in function.queue_url_environment.items()}
 
     def _make_function(self, function: Function, environment: dict[str, str], zip_path: Path) -> str:
         lambda_ = self.clients.client("lambda")
