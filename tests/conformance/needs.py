@@ -1,6 +1,6 @@
 """On which transports a case runs: all that have the capabilities that it needs. A transport left out says why."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pytest
 
@@ -41,14 +41,17 @@ def outside_functions(reason: str) -> pytest.MarkDecorator:
     return leaving_out(dict.fromkeys(FUNCTIONS, reason))
 
 
-def leaving_out(reasons: Mapping[str, str]) -> pytest.MarkDecorator:
-    """For a case that these transports are left out of, each with its reason."""
-    return pytest.mark.parametrize("harness", parameters(reasons), indirect=True)
+def leaving_out(reasons: Mapping[str, str], among: Iterable[str] = TRANSPORTS) -> pytest.MarkDecorator:
+    """For a case that these transports are left out of, each with its reason.
+
+    ``among`` are those that the case is of: it has nothing to say of others, of which another test shows it.
+    """
+    return pytest.mark.parametrize("harness", parameters(reasons, among), indirect=True)
 
 
-def parameters(reasons: Mapping[str, str]) -> list[object]:
-    """Every transport, as parameters of a fixture; those with a reason are skipped, and say it."""
+def parameters(reasons: Mapping[str, str], among: Iterable[str] = TRANSPORTS) -> list[object]:
+    """Transports as parameters of a fixture; those with a reason are skipped, and say it."""
     return [
         pytest.param(name, marks=pytest.mark.skip(reason=f"{name} {reasons[name]}")) if name in reasons else name
-        for name in TRANSPORTS
+        for name in among
     ]

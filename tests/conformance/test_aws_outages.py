@@ -30,12 +30,7 @@ POLLED = {
 MAPPED = {"topics": {"orders": {}}, "subscriptions": {"ship": RULES | {"topic": "orders"}}}
 OUTAGES = ("refusing", "cutting", "losing answers", "throttling", "hanging")
 PROMISE = "an outage in publish, claim or settle is told truly; nothing is lost or done out of turn"
-NOT_HERE = {
-    "sqlite": "shows it in tests/conformance/test_outages.py",
-    "postgresql": "shows it in tests/conformance/test_outages.py",
-    "local-mapping": "is in the suite's process, where nothing is cut off",
-    "moto": "is in the suite's process, where nothing is cut off",
-}
+NOT_HERE = dict.fromkeys(("local-mapping", "moto"), "is in the suite's process, where nothing is cut off")
 
 
 class Publisher:
@@ -96,7 +91,7 @@ def relay(harness):
         yield made
 
 
-@leaving_out(NOT_HERE | {"aws-lambda": "is shown it by the next case"})
+@leaving_out(NOT_HERE, among=("aws-worker", *NOT_HERE))
 @pytest.mark.case("C41", PROMISE)
 def test_an_outage_of_aws_loses_nothing_and_everything_goes_on_after_it(harness, relay, tmp_path, monkeypatch):
     """What SNS took and could not say so is two deliveries on a standard queue, and one on a FIFO queue."""

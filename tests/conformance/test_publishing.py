@@ -14,6 +14,7 @@ import pytest
 from tests.conformance.harness import PATIENCE
 from tests.conformance.needs import ONE_PROCESS, leaving_out, needing, on_databases
 from tests.servers.aws_relay import aws_relay
+from tests.servers.real_aws import RealAws
 from towpath import NewMessage
 
 ONE = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders"}}}
@@ -154,6 +155,8 @@ def publishing(running, folder):
 @pytest.mark.case("C31", "deduplication: a publisher that dies holds its key for two minutes, and no longer")
 def test_a_publisher_that_dies_between_reserving_and_confirming_holds_its_key_for_two_minutes(harness, tmp_path):
     """Once with the message on its way to SNS, which gets none of it, and once with the answer on its way back."""
+    if isinstance(harness.aws, RealAws):
+        pytest.skip("aws-worker cannot hold up the real one")
     with aws_relay(harness.aws.endpoint) as relay, harness.transport(KEYED) as running:
         for key, weather in (("batch-1", "hanging"), ("batch-2", "holding answers")):
             relay.turn(weather)
@@ -198,7 +201,7 @@ def dying_publisher(running, sns, key):
         process.wait()
 
 
-@on_databases("reserves a key for two minutes, whoever dies: the next case")
+@on_databases("reserves a key for two minutes, which has a case of its own")
 @pytest.mark.case("C31", "deduplication: a reservation pending, a crash between reserve and confirm")
 def test_a_reservation_that_is_pending_is_waited_for_and_ends_with_its_publisher(harness):
     """A publisher whose transaction is open has reserved the key; how it ends says who was first."""
