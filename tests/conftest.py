@@ -13,7 +13,8 @@ from sqlalchemy.engine import make_url
 
 from local_transport.connections import Database
 from local_transport.schema import upgrade
-from tests.servers.localstack import Aws, LocalStackUnavailable, private_localstack
+from tests.servers.dynamodb import private_dynamodb
+from tests.servers.localstack import ENDPOINT_VARIABLE, Aws, LocalStackUnavailable, private_localstack
 from tests.servers.pgbouncer import PgBouncerUnavailable, pooled
 from tests.servers.postgres import PostgresUnavailable, fresh_database, private_cluster
 from tests.servers.real_aws import CHOICE_VARIABLE, RealAws, real_account
@@ -50,7 +51,14 @@ def aws() -> Iterator[Aws | RealAws]:
             endpoint = stack.enter_context(private_localstack())
         except LocalStackUnavailable as error:
             left_out("LocalStack", str(error))
-        yield Aws(endpoint=endpoint, region="eu-west-1")
+        yield Aws(endpoint=endpoint, region="eu-west-1", shares_files=ENDPOINT_VARIABLE not in os.environ)
+
+
+@pytest.fixture(scope="session")
+def dynamodb() -> Iterator[str]:
+    """The endpoint of a DynamoDB, which LocalStack has only with Java."""
+    with private_dynamodb() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture(scope="session")

@@ -61,8 +61,10 @@ def transports_page() -> str:
         "## What the behaviour suite runs where",
         "",
         "`make conformance` runs the cases of `tests/conformance` on SQLite, on PostgreSQL, on SQS polled by a worker,",
-        "on SQS with Lambda functions, both of LocalStack, and on queues and an event source mapping in its process",
-        "(`local-mapping`), and prints how each ended. These are declared:",
+        "on SQS with Lambda functions, both of LocalStack, on queues and an event source mapping in its process",
+        "(`local-mapping`), and on moto's SNS, SQS and DynamoDB in its process, polled by a worker (`moto`), and",
+        "prints how each ended. Where a case wants functions side by side, pollers of the suite's own call them, since",
+        "LocalStack's mapping makes one call at a time. These are declared:",
         "",
     ]
     return "\n".join(lines) + "\n" + conformance_matrix()

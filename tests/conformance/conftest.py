@@ -2,16 +2,18 @@
 
 import shutil
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
 from bundling.build import BundleRequest, build
 from bundling.target import host_target
-from tests.conformance.harness import FUNCTION, DatabaseHarness, LambdaHarness, PolledHarness
+from tests.conformance.harness import FUNCTION, DatabaseHarness, PolledHarness
 from tests.conformance.local_mapping import LocalMappingHarness
+from tests.conformance.needs import TRANSPORTS
+from tests.conformance.on_lambda import LambdaHarness
+from tests.conformance.on_moto import MotoHarness
 from tests.servers.postgres import fresh_database
-
-TRANSPORTS = ("sqlite", "postgresql", "aws-worker", "aws-lambda", "local-mapping")
 
 
 def pytest_configure(config):
@@ -50,13 +52,19 @@ def opened(transport, request, folder, environment):
         tables = request.getfixturevalue("postgres_with_tables")
         with fresh_database(request.getfixturevalue("postgres_server"), tables) as url:
             yield DatabaseHarness(name="postgresql", url=url, folder=folder, environment=environment)
-    elif transport == "aws-worker":
-        yield PolledHarness(aws=request.getfixturevalue("aws"), folder=folder, environment=environment)
     elif transport == "local-mapping":
         yield LocalMappingHarness(folder=folder, environment=environment)
+    elif transport == "moto":
+        yield MotoHarness(folder=folder, environment=environment)
     else:
-        aws, zip_path = request.getfixturevalue("aws"), request.getfixturevalue("scripted_zip")
-        yield LambdaHarness(aws=aws, zip_path=zip_path, folder=folder, environment=environment)
+        yield _on_aws(transport, request, {"folder": folder, "environment": environment})
+
+
+def _on_aws(transport, request, files):
+    aws, dynamodb = request.getfixturevalue("aws"), partial(request.getfixturevalue, "dynamodb")
+    if transport == "aws-worker":
+        return PolledHarness(aws=aws, dynamodb=dynamodb, **files)
+    return LambdaHarness(aws=aws, dynamodb=dynamodb, zip_path=request.getfixturevalue("scripted_zip"), **files)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,4 +1,4 @@
-"""The harness that every conformance case is written against, and its four implementations.
+"""The harness that every conformance case is written against, and three of its six implementations.
 
 A case gets a ``Harness`` and calls ``transport(topology)`` on it. What comes back publishes, works, moves time and
 shows what the handlers saw, alike on every transport; what a transport cannot do is a capability it does not have.
@@ -10,9 +10,10 @@ import platform
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
@@ -27,8 +28,9 @@ from aws_transport.bindings import Bindings
 from local_transport.connections import Database
 from local_transport.tables import message
 from tests.servers.clock import advance_in
+from tests.servers.ledger_time import age_keys
 from tests.servers.localstack import Aws
-from tests.servers.provision import Deployment, provisioned
+from tests.servers.provision import Clients, Deployment, provisioned
 from tests.servers.real_aws import RealAws
 from towpath import NewMessage, PublishResult, connect
 from towpath.manifest import Manifest
@@ -40,6 +42,9 @@ from towpath.worker import Worker, WorkerOptions
 FUNCTION = Path(__file__).parent / "function"
 ENVIRONMENTS = count(1)
 PATIENCE = 120  # seconds for what must come, on a busy machine
+FUNCTION_SECONDS = 10  # a function killed while a busy machine starts it has its message come again, as it must
+# For a case that waits until a function's messages come again: the queue's visibility is six times this.
+SHORT_LIVED = {"timeout_seconds": 3}
 DRAIN_PATIENCE = 540  # the same for 2,000 deliveries, for which a test needs a time limit of its own
 
 Observation = dict[str, Any]  # one line of scripted.observe
@@ -62,8 +67,14 @@ class Running(Protocol):
         A case that says how many are to come does not depend on how fast AWS's parts are. It still has to look.
         """
 
+    def attended(self) -> AbstractContextManager[object]:
+        """Have handlers run all the time, until the block ends."""
+
     def advance(self, seconds: float) -> None:
         """Move time on: by shifting what is stored, or by waiting."""
+
+    def age_keys(self, seconds: float) -> None:
+        """Move time on for deduplication keys at least: nothing has to wait."""
 
     def lose_a_worker(self, subscription: str) -> None:
         """Let a worker of a handler that ends its process run into it."""
@@ -108,11 +119,30 @@ def manifest_of(
         subscriptions[subscription] = defaults | ({"host": host} if host else {}) | written
         if host == "lambda":
             tuned = written.get("lambda", {})
-            subscriptions[subscription]["lambda"] = {"timeout_seconds": 2} | _own_machine() | tuned
+            subscriptions[subscription]["lambda"] = {"timeout_seconds": FUNCTION_SECONDS} | _own_machine() | tuned
     parsed = parse_topology({"name": name} | dict(topology) | {"subscriptions": subscriptions}, "the case")
     if on_database:
         parsed = with_all_on_database(parsed)
     return resolve(parsed, f"c{os.getpid()}-{next(ENVIRONMENTS)}")
+
+
+def awaited_dead_letters(running: Running, subscription: str, count: int) -> list[DeadLetterEntry]:
+    """The subscription's dead letters, once there are ``count``, or patience has ended.
+
+    What handlers never see cannot be waited for as an observation, and on AWS each message comes in its own time.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while len(letters := running.dead_letters(subscription)) < count and time.monotonic() < deadline:
+        running.work()
+    return letters
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Until it is so; a failure when that takes longer than patience."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)
 
 
 def _own_machine() -> dict[str, str]:
@@ -133,6 +163,7 @@ class WorkerRunning:
     subscriptions: list[str]
     report: Path
     move_time: Callable[[float], None]
+    age_keys: Callable[[float], None]
     put: Callable[[str, str], None]
     quiet_after: timedelta
     command_options: list[str] = field(default_factory=list)
@@ -158,6 +189,17 @@ class WorkerRunning:
         while len(self.observations()) < handled and time.monotonic() < deadline:
             Worker(self.transport, self.subscriptions, options).run()
 
+    @contextmanager
+    def attended(self) -> Iterator[Worker]:
+        worker = Worker(self.transport, self.subscriptions, WorkerOptions(concurrency=4))
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            yield worker
+        finally:
+            worker.abort()
+            thread.join()
+
     def advance(self, seconds: float) -> None:
         self.move_time(seconds)
 
@@ -169,10 +211,7 @@ class WorkerRunning:
         """Stop a worker in the middle of a handler."""
         (result,) = self.publish(topic, NewMessage(payload={"script": ["wait"]}))
         process = self._start_worker(subscription, "--drain", "0", CONFORMANCE_WAIT="1")
-        deadline = time.monotonic() + PATIENCE
-        while not any(row.leased for row in self.transport.operator().stats()):
-            assert time.monotonic() < deadline, "no worker took the message"
-            time.sleep(0.05)
+        eventually(lambda: any(row.leased for row in self.transport.operator().stats()))
         time.sleep(0.2)  # from the claim to the handler
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=PATIENCE) == 0
@@ -189,7 +228,7 @@ class WorkerRunning:
 
     def observations(self, subscription: str | None = None) -> list[Observation]:
         lines = self.report.read_text().splitlines() if self.report.exists() else []
-        return _chosen([json.loads(line) for line in lines], subscription)
+        return chosen([json.loads(line) for line in lines], subscription)
 
     def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
         return list(self.transport.operator().dead_letters(subscription, 100))
@@ -205,7 +244,7 @@ class WorkerRunning:
         )
 
 
-def _chosen(observations: list[Observation], subscription: str | None) -> list[Observation]:
+def chosen(observations: list[Observation], subscription: str | None) -> list[Observation]:
     wanted = [o for o in observations if subscription in (None, o["subscription"])]
     return sorted(wanted, key=lambda observation: observation["started"])
 
@@ -243,6 +282,7 @@ class DatabaseHarness:
                 subscriptions=list(manifest.subscriptions),
                 report=report,
                 move_time=move_time,
+                age_keys=move_time,
                 put=lambda subscription, body: self._put(transport, manifest.subscriptions[subscription].topic, body),
                 quiet_after=timedelta(0),
             )
@@ -259,9 +299,13 @@ class DatabaseHarness:
 
 @dataclass(kw_only=True)
 class PolledHarness:
-    """SNS and SQS on LocalStack, polled by a worker. Time passes by waiting."""
+    """SNS and SQS on LocalStack, polled by a worker. Time passes by waiting.
+
+    ``dynamodb`` starts what LocalStack lacks, for who asks for it, and answers its endpoint.
+    """
 
     aws: Aws | RealAws
+    dynamodb: Callable[[], str]
     folder: Path
     environment: pytest.MonkeyPatch
     name: str = "aws-worker"
@@ -270,41 +314,56 @@ class PolledHarness:
     @contextmanager
     def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
         manifest = manifest_of(topology, host="worker", name=self.aws.topology)
+        aws = with_tables(self.aws, manifest, self.dynamodb)
         report = self.folder / "observations.jsonl"
         self.environment.setenv("CONFORMANCE_OBSERVER", f"file://{report}")
-        with provisioned(self.aws, manifest) as deployment, _opened(self, deployment) as transport:
+        with provisioned(aws, manifest) as deployment, opened_on(aws, deployment, self) as transport:
             yield WorkerRunning(
-                url=_url(self.aws),
+                url=_url(aws),
                 transport=transport,
                 subscriptions=list(manifest.subscriptions),
                 report=report,
                 move_time=time.sleep,
-                put=_sending(self.aws, deployment.bindings),
-                quiet_after=timedelta(seconds=self.aws.quiet_seconds),
-                command_options=_written(self.folder, manifest, deployment.bindings),
+                age_keys=lambda seconds: age_keys(aws.client("dynamodb"), deployment.tables, seconds),
+                put=sending(aws, deployment.bindings),
+                quiet_after=timedelta(seconds=aws.quiet_seconds),
+                command_options=written(self.folder, manifest, deployment.bindings),
             )
 
 
+def with_tables(aws: Aws | RealAws, manifest: Manifest, dynamodb: Callable[[], str]) -> Aws | RealAws:
+    """``aws`` with DynamoDB where the manifest has tables, which only the real one has by itself."""
+    has_tables = any(topic.aws and topic.aws.deduplication_table for topic in manifest.topics.values())
+    return replace(aws, dynamodb=dynamodb()) if has_tables and isinstance(aws, Aws) else aws
+
+
+class Place(Protocol):
+    """Where a harness keeps files, and the variables of its process."""
+
+    folder: Path
+    environment: pytest.MonkeyPatch
+
+
 @contextmanager
-def _opened(harness: "PolledHarness | LambdaHarness", deployment: Deployment) -> Iterator[Transport]:
-    """The AWS transport on what was deployed, with the credentials and the endpoint of the tests."""
+def opened_on(aws: Aws | RealAws, deployment: Deployment, harness: Place) -> Iterator[Transport]:
+    """The AWS transport on what was deployed, with the credentials and the endpoints of the tests."""
     environment = harness.environment
-    for name, value in harness.aws.variables.items():
+    for name, value in aws.variables.items():
         environment.setenv(name, value)
-    if harness.aws.variables:
+    if aws.variables:
         environment.delenv("AWS_CA_BUNDLE", raising=False)
-    options = _written(harness.folder, deployment.manifest, deployment.bindings)
-    transport = connect(_url(harness.aws), options[1], bindings=options[3])
+    options = written(harness.folder, deployment.manifest, deployment.bindings)
+    transport = connect(_url(aws), options[1], bindings=options[3])
     try:
         yield transport
     finally:
         transport.close()
 
 
-def _sending(aws: Aws | RealAws, bindings: Bindings) -> Callable[[str, str], None]:
+def sending(clients: Clients, bindings: Bindings) -> Callable[[str, str], None]:
     """Sends a body straight to a subscription's queue."""
     queue_urls = {name: binding.queue_url for name, binding in bindings.subscriptions.items()}
-    sqs = aws.client("sqs")
+    sqs = clients.client("sqs")
     return lambda subscription, body: sqs.send_message(QueueUrl=queue_urls[subscription], MessageBody=body)
 
 
@@ -312,167 +371,9 @@ def _url(aws: Aws | RealAws) -> str:
     return f"aws://{aws.region}"
 
 
-def _written(folder: Path, manifest: Manifest, bindings: Bindings) -> list[str]:
+def written(folder: Path, manifest: Manifest, bindings: Bindings) -> list[str]:
     """The manifest and the bindings as files, as command-line options."""
     manifest_file, bindings_file = folder / "manifest.json", folder / "bindings.json"
     manifest_file.write_text(manifest.to_json())
     bindings_file.write_text(bindings.to_json())
     return ["--manifest", str(manifest_file), "--bindings", str(bindings_file)]
-
-
-# --- SQS through the Lambda runtime: real functions, deployed from a bundled zip -----------------------------------
-
-
-@dataclass(kw_only=True)
-class LambdaRunning:
-    """Handlers run in Lambda functions, which nobody has to start: working is waiting for them."""
-
-    transport: Transport
-    sqs: Any
-    observer_url: str
-    queue_urls: list[str]
-    put: Callable[[str, str], None]
-    quiet_seconds: float
-    seen: list[Observation] = field(default_factory=list)
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return self.transport.capabilities
-
-    @property
-    def operator(self) -> Operator:
-        return self.transport.operator()
-
-    def publish(self, topic: str, *messages: NewMessage) -> list[PublishResult]:
-        results = [
-            r for i in range(0, len(messages), 100) for r in self.transport.publish(topic, messages[i : i + 100])
-        ]
-        assert [r.error for r in results if r.error] == []
-        return results
-
-    def work(self, handled: int = 0) -> None:
-        """Wait until no message is visible, and none is with a function, for a while.
-
-        A message that is neither is one that hides for its retry: its last report says so.
-        """
-        deadline = time.monotonic() + PATIENCE
-        quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < self.quiet_seconds or (
-            len(self.seen) < handled and time.monotonic() < deadline
-        ):
-            if self._collect() or self._count("ApproximateNumberOfMessages") or self._with_a_function():
-                quiet_since = time.monotonic()
-            time.sleep(0.1)
-
-    def _with_a_function(self) -> bool:
-        last = {o["delivery_id"]: o["action"] for o in _chosen(self.seen, None)}
-        hiding = [action for action in last.values() if action in ("retry", "save", "transient", "error", "release")]
-        return self._count("ApproximateNumberOfMessagesNotVisible") > len(hiding)
-
-    def advance(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    def lose_a_worker(self, subscription: str) -> None:
-        """The function ends its process by itself. Nothing tells so but that the message hides, and goes on hiding."""
-        deadline = time.monotonic() + PATIENCE
-        while not self._count("ApproximateNumberOfMessagesNotVisible"):
-            assert time.monotonic() < deadline, "no function took the message"
-            time.sleep(0.05)
-
-    def release_some(self, topic: str, subscription: str) -> list[str]:
-        """Deliveries wait behind others in a batch until there is no time left to start them."""
-        self.publish(topic, *(NewMessage(payload={"script": ["sleep:3.2", "complete"]}) for _ in range(4)))
-        self.work()
-        first: dict[str, int] = {}
-        for observation in self.observations():
-            first.setdefault(observation["message_id"], observation["attempt"])
-        return [message_id for message_id, attempt in first.items() if attempt > 1]
-
-    def drain(self, processes: int, threads: int, deliveries: int) -> int:
-        """The mapping decides how many functions run: LocalStack's runs one at a time."""
-        deadline = time.monotonic() + DRAIN_PATIENCE
-        while len(self.observations()) < deliveries:
-            assert time.monotonic() < deadline, f"{len(self.seen)} of {deliveries} deliveries were handled"
-        self.work()
-        return 1
-
-    def observations(self, subscription: str | None = None) -> list[Observation]:
-        while self._collect():
-            pass
-        return _chosen(self.seen, subscription)
-
-    def dead_letters(self, subscription: str) -> list[DeadLetterEntry]:
-        return list(self.transport.operator().dead_letters(subscription, 100))
-
-    def _collect(self) -> bool:
-        received = self.sqs.receive_message(QueueUrl=self.observer_url, MaxNumberOfMessages=10, WaitTimeSeconds=0)
-        messages = received.get("Messages", [])
-        self.seen += [json.loads(message["Body"]) for message in messages]
-        if messages:
-            entries = [{"Id": str(i), "ReceiptHandle": m["ReceiptHandle"]} for i, m in enumerate(messages)]
-            self.sqs.delete_message_batch(QueueUrl=self.observer_url, Entries=entries)
-        return bool(messages)
-
-    def _count(self, what: str) -> int:
-        read = self.sqs.get_queue_attributes
-        return sum(int(read(QueueUrl=u, AttributeNames=[what])["Attributes"][what]) for u in self.queue_urls)
-
-
-@dataclass(kw_only=True)
-class LambdaHarness:
-    """SNS, SQS and Lambda functions on LocalStack. Time passes by waiting."""
-
-    aws: Aws | RealAws
-    zip_path: Path
-    folder: Path
-    environment: pytest.MonkeyPatch
-    name: str = "aws-lambda"
-    lost_lease_seconds: float = 6 * 2 + 2  # the queue's visibility is six function time-outs
-
-    @contextmanager
-    def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:
-        sqs = self.aws.client("sqs")
-        observer_url = _make_observer(sqs, self.aws.topology)
-        manifest = _reporting_to(manifest_of(topology, host="lambda", name=self.aws.topology), observer_url)
-        try:
-            with provisioned(self.aws, manifest) as deployment:
-                for name in manifest.subscriptions:
-                    deployment.deploy_function(name, self.zip_path)
-                with _opened(self, deployment) as transport:
-                    yield LambdaRunning(
-                        transport=transport,
-                        sqs=sqs,
-                        observer_url=observer_url,
-                        put=_sending(self.aws, deployment.bindings),
-                        quiet_seconds=self.aws.quiet_seconds,
-                        queue_urls=[binding.queue_url for binding in deployment.bindings.subscriptions.values()],
-                    )
-        finally:
-            sqs.delete_queue(QueueUrl=observer_url)
-
-
-def _make_observer(sqs: Any, topology: str) -> str:
-    """A queue that the roles of the suite's functions may send to, whose own policies are what a manifest says."""
-    url: str = sqs.create_queue(QueueName=f"{topology}-observer-{os.getpid()}-{next(ENVIRONMENTS)}")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    partition, account = arn.split(":")[1], arn.split(":")[4]
-    statement = {
-        "Effect": "Allow",
-        "Principal": {"AWS": "*"},
-        "Action": "sqs:SendMessage",
-        "Resource": arn,
-        "Condition": {"ArnLike": {"aws:PrincipalArn": f"arn:{partition}:iam::{account}:role/{topology}-*"}},
-    }
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
-    return url
-
-
-def _reporting_to(manifest: Manifest, observer_url: str) -> Manifest:
-    """The manifest with functions that are told where the suite listens."""
-    subscriptions = {}
-    for name, subscription in manifest.subscriptions.items():
-        function = subscription.aws.function
-        told = replace(function, environment=function.environment | {"CONFORMANCE_OBSERVER": observer_url})
-        subscriptions[name] = replace(subscription, aws=replace(subscription.aws, function=told))
-    return replace(manifest, subscriptions=subscriptions)

@@ -14,7 +14,7 @@ import pytest
 from aws_transport.settlement import SqsAttribute
 from aws_transport.transport import CAPABILITIES
 from lambda_runtime.local import LocalClock, LocalFunction, LocalMapping, MappingSettings, Sent
-from tests.conformance.harness import Observation, Running, manifest_of
+from tests.conformance.harness import SHORT_LIVED, Observation, Running, manifest_of
 from towpath import NewMessage, PublishResult
 from towpath.attributes import attribute_text, attribute_type
 from towpath.envelope import Prepared, Sources, prepare
@@ -131,7 +131,7 @@ class LocalMappingHarness:
     folder: Path
     environment: pytest.MonkeyPatch
     name: str = "local-mapping"
-    lost_lease_seconds: float = 6 * 2 + 2  # the queue's visibility is six function time-outs
+    lost_lease_seconds: float = 6 * SHORT_LIVED["timeout_seconds"] + 2
 
     @contextmanager
     def transport(self, topology: Mapping[str, Any]) -> Iterator[Running]:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.needs import TRANSPORTS
+
 FOLDER = Path(__file__).parent
-TRANSPORTS = ("sqlite", "postgresql", "aws-worker", "aws-lambda", "local-mapping")
 
 Case = tuple[str, str]  # its number, and what it promises
 Reasons = Mapping[str, list[str | None]]  # for each transport and test of a case why it is left out, None if it runs

@@ -10,7 +10,7 @@ from aws_transport.settlement import SqsDelivery, SqsSettler
 from lambda_runtime.local import LocalClock, LocalFunction, LocalQueue, Sent
 from lambda_runtime.local.client import LocalSqs
 from tests.conformance.harness import PATIENCE, manifest_of
-from tests.conformance.needs import on_databases, outside_functions
+from tests.conformance.needs import FUNCTIONS, leaving_out, needing, on_databases, outside_functions
 from towpath import Complete, NewMessage, Retry
 from towpath.operating import Pace, Selection, Warrant
 from towpath.ports import Extension
@@ -48,6 +48,7 @@ LATE = {how: make for how, (make, _) in SETTLES.items()} | {
 
 HELD_BY_FUNCTIONS = outside_functions("holds leases in functions, which the suite cannot act for")
 on_local_queue = pytest.mark.parametrize("harness", ["local-mapping"], indirect=True)
+IN_REAL_TIME = dict.fromkeys(("aws-worker", *FUNCTIONS), "is shown this by C37, in real time")
 HANDED_ON = "lets an old receipt handle of a standard queue act until its message is deleted"
 
 
@@ -222,10 +223,20 @@ def test_only_the_newest_receipt_handle_in_flight_settles(harness, fifo, taken):
 # --- Extending ---------------------------------------------------------------------------------------------------
 
 
-@on_databases("is shown this by C37, in real time")
-@pytest.mark.parametrize("mode", MODES)
+@leaving_out(IN_REAL_TIME)
+@pytest.mark.parametrize("mode", ["none", "exclusive"])
 @pytest.mark.case("C08", "an extended lease stays hidden past its first end")
 def test_an_extended_lease_stays_hidden_past_its_first_end(harness, mode):
+    assert_an_extended_lease_stays_hidden(harness, mode)
+
+
+@needing("ordered")
+@pytest.mark.case("C08", "an extended lease of an ordered key stays hidden past its first end")
+def test_an_extended_lease_of_an_ordered_key_stays_hidden_past_its_first_end(harness):
+    assert_an_extended_lease_stays_hidden(harness, "ordered")
+
+
+def assert_an_extended_lease_stays_hidden(harness, mode):
     with harness.transport(topology(mode)) as running:
         publish(running, key="a")
         (held,) = received(running)

@@ -1,15 +1,16 @@
 """The promises to an operator: C18, C22 to C26, C38 and C39."""
 
-import itertools
-import threading
 import time
-from contextlib import contextmanager
+from collections import defaultdict
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
 
-from tests.conformance.harness import PATIENCE
-from tests.conformance.needs import needing, on_databases
+from local_transport.connections import Database
+from local_transport.schema import upgrade
+from tests.conformance.harness import eventually
+from tests.conformance.needs import leaving_out, needing, on_databases
 from towpath import NewMessage, connect
 from towpath.operating import Discarded, Pace, Selection, Warrant
 from towpath.ports import Extension
@@ -25,15 +26,12 @@ from towpath.settlement import (
     Retrial,
     Settled,
 )
-from towpath.worker import Worker, WorkerOptions
 
 ONE = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders"}}}
 WARRANT = Warrant(actor="suite", reason="the case says so")
 PACE = Pace()
 NOW = timedelta(0)
-no_audit_table = on_databases(
-    "shows it in tests/integration/test_aws_operating_on_localstack.py, with a log as audit trail"
-)
+NO_OPERATOR = {"local-mapping": "has queues in memory, which no operator looks after"}
 
 
 def scripted(*actions, key=None, **more):
@@ -51,26 +49,6 @@ def stats(running, name="ship"):
 
 def received(running, count=1):
     return running.transport.consumer("ship").receive(count, NOW)
-
-
-def eventually(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
-
-
-@contextmanager
-def working(running, *names):
-    """A worker beside the case, which ends with it."""
-    worker = Worker(running.transport, list(names or running.subscriptions), WorkerOptions(concurrency=4))
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        yield worker
-    finally:
-        worker.abort()
-        thread.join()
 
 
 @needing("cancel_pending")
@@ -116,7 +94,7 @@ def test_completions_are_counted(harness):
 @pytest.mark.case("C24", "cancel in flight: the handler is told, and the delivery discarded when it stops")
 def test_a_handler_in_flight_is_told_of_a_cancel_and_its_delivery_is_discarded(harness):
     topology = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders", "lease_seconds": 5}}}
-    with harness.transport(topology) as running, working(running):
+    with harness.transport(topology) as running, running.attended():
         cancelled, other = running.publish("orders", scripted("until_stopped"), scripted("complete"))
         eventually(lambda: stats(running).completed == 1 and stats(running).leased == 1)
         chosen = Selection(subscription="ship", message_id=cancelled.id)
@@ -191,7 +169,7 @@ def test_a_pause_stops_claims_at_once_and_keeps_fan_out_and_a_resume_continues(h
         "bill": {"topic": "orders"},
         "off": {"topic": "orders", "status": "disabled"},
     }
-    with harness.transport({"topics": {"orders": {}}, "subscriptions": subscriptions}) as running, working(running):
+    with harness.transport({"topics": {"orders": {}}, "subscriptions": subscriptions}) as running, running.attended():
         operator = running.transport.operator()
         running.publish("orders", scripted("complete"))
         eventually(lambda: stats(running).completed == stats(running, "bill").completed == 1)
@@ -210,27 +188,67 @@ def test_a_pause_stops_claims_at_once_and_keeps_fan_out_and_a_resume_continues(h
         assert (stats(running, "off").pending, stats(running, "off").completed) == (0, 0)
 
 
-@no_audit_table
+@leaving_out(NO_OPERATOR)
 @pytest.mark.case("C39", "replay and discard many, by filter, with rate and audit")
-def test_many_are_replayed_and_discarded_by_filter_with_rate_and_audit(harness):
-    with harness.transport(ONE) as running:
-        bad = running.publish("orders", *(scripted("fatal", "complete") for _ in range(6)))
-        running.publish("orders", *(scripted("dead_letter") for _ in range(4)))
-        running.work(10)
-        operator = running.transport.operator()
-        chosen = Selection(subscription="ship", reason="scripted fatal failure")
+def test_many_are_replayed_and_discarded_by_filter_with_rate_and_audit(harness, tmp_path, monkeypatch):
+    """Beside handlers that work: they have what was replayed at once, and die or are done with it again."""
+    monkeypatch.setenv("TOWPATH_AUDIT_DATABASE", audit_database(tmp_path))  # SQS keeps no audit trail
+    with harness.transport(ONE) as running, running.attended():
+        bad = running.publish("orders", *(scripted("fatal_until_replayed") for _ in range(6)))
+        worse = running.publish("orders", *(scripted("dead_letter") for _ in range(4)))
+        eventually(lambda: len(running.dead_letters("ship")) == 10)
+        operator = running.operator
+        chosen = Selection(subscription="ship", state="dead", reason="scripted fatal failure")
         began_at = time.monotonic()
         assert operator.replay(chosen, WARRANT, Pace(batch=2, rate=20)) == 6
         assert time.monotonic() - began_at >= 0.2  # six at twenty a second
-        again = operator.deliveries(Selection(subscription="ship", state="pending"), 10)
-        assert {entry.message_id for entry in again} == {result.id for result in bad}
-        assert {(entry.attempt, entry.is_replay) for entry in again} == {(0, True)}
-        done = operator.discard(Selection(subscription="ship", reason="scripted dead letter"), WARRANT, PACE)
-        assert done == Discarded(at_once=4, requested=0)
-        running.work(16)
-        entries = list(operator.audit(20))
-        assert [entry.action for entry in entries] == ["discard", "replay", "replay", "replay"]
-        assert {(entry.actor, entry.reason) for entry in entries} == {("suite", "the case says so")}
-        changed = list(itertools.chain.from_iterable(entry.details["deliveries"] for entry in entries))
-        assert len(changed) == len(set(changed)) == 10
-        assert len(running.dead_letters("ship")) == 6  # attempt 1 again, so the first action of the script again
+        eventually(lambda: len(running.observations()) == 16)
+        chosen = Selection(subscription="ship", state="dead", reason="scripted dead letter")
+        assert operator.replay(chosen, WARRANT, Pace(most=1)) == 1
+        eventually(lambda: len(running.observations()) == 17 and len(running.dead_letters("ship")) == 4)
+        assert operator.discard(chosen, WARRANT, PACE) == Discarded(at_once=4, requested=0)
+        assert running.dead_letters("ship") == []
+        assert_ran(running, {result.id for result in bad}, [(1, False), (1, True)])
+        again = {o["message_id"] for o in running.observations() if o["is_replay"]} & {r.id for r in worse}
+        assert len(again) == 1, "of those that were left, and dead again"
+        assert_audited(operator.audit(20), {"discard": 4, "replay": 7})
+
+
+def audit_database(folder):
+    url = f"sqlite:///{folder / 'audit.db'}"
+    with closing(Database(url)) as database:
+        upgrade(database)
+    return url
+
+
+def assert_ran(running, message_ids, attempts):
+    """Each of these messages had these attempts, of which some were of a replay."""
+    seen = defaultdict(list)
+    for observation in running.observations():
+        seen[observation["message_id"]].append((observation["attempt"], observation["is_replay"]))
+    assert {message_id: seen[message_id] for message_id in message_ids} == dict.fromkeys(message_ids, attempts)
+
+
+def assert_audited(entries, deliveries):
+    """Who, why, and what was done to how many deliveries, the latest first, and to none twice in one go."""
+    assert {(entry.actor, entry.reason) for entry in entries} == {("suite", "the case says so")}
+    assert [entry.action for entry in entries] == sorted(entry.action for entry in entries), "the latest first"
+    assert all(len(entry.details["deliveries"]) <= 2 for entry in entries[-3:]), "two at a time"
+    changed = defaultdict(list)
+    for entry in entries:
+        changed[entry.action] += entry.details["deliveries"]
+    assert {action: len(ids) for action, ids in changed.items()} == deliveries
+    assert all(len(ids) == len(set(ids)) for ids in changed.values())
+
+
+@on_databases("shows what waits to nobody but its consumers")
+@pytest.mark.case("C39", "what was replayed can be listed while it waits")
+def test_what_was_replayed_waits_as_if_it_had_never_run(harness):
+    with harness.transport(ONE) as running:
+        bad = running.publish("orders", *(scripted("fatal", "complete") for _ in range(6)))
+        running.publish("orders", scripted("complete"))
+        running.work(7)
+        assert running.operator.replay(Selection(subscription="ship"), WARRANT, Pace(batch=4)) == 6
+        waiting = running.operator.deliveries(Selection(subscription="ship", state="pending"), 10)
+        assert {entry.message_id for entry in waiting} == {result.id for result in bad}
+        assert {(entry.attempt, entry.is_replay) for entry in waiting} == {(0, True)}

@@ -8,30 +8,16 @@ from itertools import pairwise
 
 import pytest
 
+from tests.conformance.harness import awaited_dead_letters
+from tests.conformance.needs import ONE_PROCESS, leaving_out, needing
+from tests.conformance.on_lambda import side_by_side
 from towpath import NewMessage
 from towpath.operating import Pace, Selection, Warrant
 
 WARRANT = Warrant(actor="suite", reason="the case says so")
-DATABASES = ("sqlite", "postgresql")
-AWS = ("aws-worker", "aws-lambda")
-MAPPING = "local-mapping"
-LACKS_ORDERED = pytest.mark.skip(reason="needs the capability ordered, which no queue of AWS has")
-ONE_AT_A_TIME = pytest.mark.skip(
-    reason="has on LocalStack one invocation at a time: tests/unit/test_lambda_lanes.py shows it"
-)
-THOUSAND = pytest.mark.skip(
-    reason="shows it with 1,000 messages of 50 keys, in tests/conformance/test_function_volume.py"
-)
+TEN = {"lambda": {"batch_size": 10, "concurrency": 8, "timeout_seconds": 60}}  # as many keys as there are in a batch
 
-on_ordered = pytest.mark.parametrize(
-    "harness", [*DATABASES, *(pytest.param(name, marks=LACKS_ORDERED) for name in (*AWS, MAPPING))], indirect=True
-)
-on_exclusive = pytest.mark.parametrize("harness", [*DATABASES, *AWS, MAPPING], indirect=True)
-
-
-def on_exclusive_but(left_out):
-    functions = pytest.param("aws-lambda", marks=left_out)
-    return pytest.mark.parametrize("harness", [*DATABASES, "aws-worker", functions, MAPPING], indirect=True)
+on_ordered = needing("ordered")
 
 
 def keyed(mode, **more):
@@ -62,7 +48,6 @@ def assert_none_overlap(observations):
 # --- Exclusive ---------------------------------------------------------------------------------------------------
 
 
-@on_exclusive
 @pytest.mark.case("C11", "exclusive: one per key in flight")
 def test_an_exclusive_key_has_one_delivery_in_flight(harness):
     with harness.transport(keyed("exclusive")) as running:
@@ -74,24 +59,23 @@ def test_an_exclusive_key_has_one_delivery_in_flight(harness):
             assert_none_overlap(seen)
 
 
-@on_exclusive_but(ONE_AT_A_TIME)
 @pytest.mark.case("C12", "exclusive: other keys run beside it")
 def test_other_keys_run_beside_an_exclusive_key(harness):
-    with harness.transport(keyed("exclusive")) as running:
+    """LocalStack's mapping calls a function for one key at a time, so pollers of the suite's own do."""
+    with side_by_side(harness, 1).transport(keyed("exclusive", **TEN)) as running:
         running.publish("orders", *(message(key, key, "sleep:1.5") for key in "abc"))
         running.work(3)
         seen = running.observations()
         assert max(o["started"] for o in seen) < min(o["ended"] for o in seen)
 
 
-@on_exclusive
 @pytest.mark.case("C13", "exclusive: a dead letter does not block")
 def test_a_dead_letter_does_not_block_an_exclusive_key(harness):
     with harness.transport(keyed("exclusive")) as running:
         running.publish("orders", message("a", "a-1", "fatal"), message("a", "a-2"))
         running.work(2)
         assert names(running) == ["a-1", "a-2"]
-        assert len(running.dead_letters("ship")) == 1
+        assert len(awaited_dead_letters(running, "ship", 1)) == 1
 
 
 # --- Ordered -----------------------------------------------------------------------------------------------------
@@ -160,7 +144,7 @@ def test_a_dead_head_blocks_its_ordered_key_until_it_is_discarded(harness):
 def drained_by_two_processes(harness, mode):
     """2,000 deliveries of 200 keys, handled by two processes; none is lost, none comes twice under a live lease."""
     deliveries, lease_seconds = 2_000, 120
-    with harness.transport(keyed(mode, lease_seconds=lease_seconds)) as running:
+    with side_by_side(harness, 2).transport(keyed(mode, lease_seconds=lease_seconds, **TEN)) as running:
         new = [message(f"k{i % 200}", f"k{i % 200}-{i}") for i in range(deliveries)]
         published = {r.id for i in range(0, deliveries, 500) for r in running.publish("orders", *new[i : i + 500])}
         took_part = running.drain(processes=2, threads=8, deliveries=deliveries)
@@ -176,7 +160,7 @@ def drained_by_two_processes(harness, mode):
         return by_key(running)
 
 
-@on_exclusive_but(THOUSAND)
+@leaving_out(ONE_PROCESS)
 @pytest.mark.timeout(600)
 @pytest.mark.case(
     "C33", "2 processes of 8 threads each claim 2,000 deliveries: none twice while a lease holds (mode exclusive)"

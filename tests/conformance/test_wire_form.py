@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.conformance.harness import awaited_dead_letters
 from towpath import NewMessage, PayloadRef
 from towpath.envelope import Prepared, Sources, prepare
 from towpath.limits import MAX_MESSAGE_BYTES
 
-_TIMELY = {"topic": "orders", "lambda": {"timeout_seconds": 10}}
-ONE = {"topics": {"orders": {}}, "subscriptions": {"ship": _TIMELY}}
+ONE = {"topics": {"orders": {}}, "subscriptions": {"ship": {"topic": "orders"}}}
 ID = "01890000-0000-7000-8000-000000000001"
 # With blanks as json.dumps sets them: LocalStack's event source mapping writes bodies that are JSON anew.
 BROKEN = {
@@ -78,12 +78,13 @@ def test_bodies_that_are_no_sound_envelope_go_where_they_should_and_none_blocks_
         ]
         assert len({o["message_id"] for o in notified}) == 1, "a foreign message keeps its id over retries"
 
-        assert {letter.body: letter.reason for letter in running.dead_letters("ship")} == BROKEN
+        letters = awaited_dead_letters(running, "ship", len(BROKEN))
+        assert {letter.body: letter.reason for letter in letters} == BROKEN
 
 
 @pytest.mark.case("C29", "foreign bodies are dead-lettered where the subscription does not accept them")
 def test_foreign_bodies_are_dead_lettered_where_they_are_not_accepted(harness):
-    subscription = _TIMELY | {"accept_foreign": False}
+    subscription = {"topic": "orders", "accept_foreign": False}
     with harness.transport({"topics": {"orders": {}}, "subscriptions": {"ship": subscription}}) as running:
         bodies = [json.dumps(FOREIGN[0]), TEXT, json.dumps(NOTIFICATION)]
         for body in bodies:
@@ -91,7 +92,7 @@ def test_foreign_bodies_are_dead_lettered_where_they_are_not_accepted(harness):
         running.publish("orders", NewMessage(payload={"name": "sound"}))
         running.work(1)
         assert [o["payload"] for o in running.observations()] == [{"name": "sound"}]
-        letters = running.dead_letters("ship")
+        letters = awaited_dead_letters(running, "ship", len(bodies))
         assert sorted(letter.body for letter in letters) == sorted(bodies)
         assert {letter.reason for letter in letters} == {"InvalidEnvelope"}
 

@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.conftest import TRANSPORTS, opened
+from tests.conformance.conftest import opened
 from tests.conformance.harness import PATIENCE, Observation, WorkerRunning
-from tests.conformance.needs import FUNCTIONS
-from tests.conformance.needs import TRANSPORTS as CAPABILITIES
+from tests.conformance.needs import FUNCTIONS, ONE_PROCESS, TRANSPORTS, parameters
 from towpath import NewMessage
 
 LEASE_SECONDS = 5
@@ -68,13 +67,7 @@ class Lived:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        *TRANSPORTS[:3],
-        *(
-            pytest.param(name, marks=pytest.mark.skip(reason=f"{name} has no worker that could be stopped"))
-            for name in FUNCTIONS
-        ),
-    ],
+    params=parameters(dict.fromkeys(FUNCTIONS, "has no worker that could be stopped") | ONE_PROCESS),
 )
 def lived(request, tmp_path_factory) -> Lived:
     """Everything that the cases look at, done once."""
@@ -84,7 +77,7 @@ def lived(request, tmp_path_factory) -> Lived:
         opened(request.param, request, folder, environment) as harness,
         harness.transport(TOPOLOGY) as running,
     ):
-        scene = Scene(running, folder, Lived(capabilities=CAPABILITIES[request.param]))
+        scene = Scene(running, folder, Lived(capabilities=TRANSPORTS[request.param]))
         with scene.ending():
             scene.play()
         return scene.lived

@@ -56,22 +56,29 @@ class Installation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aws:
-    """An AWS to test against: its endpoint, and clients of it."""
+    """An AWS to test against: its endpoint, and clients of it. ``dynamodb`` is the endpoint of what it lacks."""
 
     endpoint: str
     region: str
+    dynamodb: str | None = None
+    shares_files: bool = False  # whether functions are processes of this machine, which see its files
     topology: str = "suite"  # the name of the suite's topologies, with which all names begin
     quiet_seconds: float = 1.5  # nothing new for so long, and nothing comes any more
 
     @property
     def variables(self) -> Mapping[str, str]:
         """What a process needs to reach it."""
-        return {ENDPOINT_VARIABLE: self.endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+        known = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+        if self.dynamodb is None:
+            return known | {ENDPOINT_VARIABLE: self.endpoint}
+        endpoints = {"AWS_ENDPOINT_URL": self.endpoint, "AWS_ENDPOINT_URL_DYNAMODB": self.dynamodb}
+        return known | endpoints | {ENDPOINT_VARIABLE: ""}
 
     def client(self, service: str) -> Any:
         """A boto3 client of ``service``, made by localstack-client."""
         with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("AWS_ENDPOINT_URL", self.endpoint)  # how localstack-client takes any endpoint
+            endpoint = (self.dynamodb or self.endpoint) if service == "dynamodb" else self.endpoint
+            environment.setenv("AWS_ENDPOINT_URL", endpoint)  # how localstack-client takes any endpoint
             session = Session(region_name=self.region)
         return session.client(service)
 

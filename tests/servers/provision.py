@@ -1,8 +1,9 @@
 """Makes what a manifest describes on an AWS for tests, as a deployment does on the real one, and removes it again."""
 
+import functools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,16 @@ from typing import Any, Protocol
 from botocore.exceptions import ClientError
 
 from aws_transport.bindings import Bindings, SubscriptionBinding, TopicBinding
-from towpath.manifest import Function, Manifest, Queue, Statement, Subscription, Topic
+from towpath.manifest import (
+    DeduplicationTable,
+    EventSourceMapping,
+    Function,
+    Manifest,
+    Queue,
+    Statement,
+    Subscription,
+    Topic,
+)
 
 READY_SECONDS = 120  # two seconds on LocalStack, a minute on AWS
 
@@ -34,8 +44,13 @@ class Deployment:
     bindings: Bindings
     _undo: ExitStack = field(default_factory=ExitStack)
 
-    def deploy_function(self, subscription: str, zip_path: Path) -> str:
-        """Deploy the zip as the subscription's function, alias and mapping; answers the alias's ARN.
+    @property
+    def tables(self) -> list[str]:
+        """The names of the ledgers of deduplication keys."""
+        return [table.name for topic in self.manifest.topics.values() if (table := _table(topic)) is not None]
+
+    def deploy_function(self, subscription: str, zip_path: Path, *, mapped: bool = True) -> str:
+        """Deploy the zip as the subscription's function, alias and, if ``mapped``, mapping; answers the alias's ARN.
 
         The runtime is called what the manifest says, but the process executor runs this machine's Python.
         """
@@ -43,6 +58,21 @@ class Deployment:
         function, mapping = resolved.aws.function, resolved.aws.event_source_mapping
         binding = self.bindings.subscriptions[subscription]
         alias_arn = self._make_function(function, self._environment(function, binding), zip_path)
+        if mapped:
+            self._make_mapping(mapping, alias_arn, binding)
+        subscriptions = self.bindings.subscriptions | {subscription: replace(binding, function_arn=alias_arn)}
+        self.bindings = replace(self.bindings, subscriptions=subscriptions)
+        return alias_arn
+
+    def remove(self) -> None:
+        """Delete everything, mappings and functions first."""
+        self._undo.close()
+
+    def _environment(self, function: Function, binding: SubscriptionBinding) -> dict[str, str]:
+        urls = {"queue": binding.queue_url, "dead_letter_queue": binding.dead_letter_queue_url}
+        return function.environment | {name: urls[which] for name, which in function.queue_url_environment.items()}
+
+    def _make_mapping(self, mapping: EventSourceMapping, alias_arn: str, binding: SubscriptionBinding) -> None:
         scaling = {} if mapping.maximum_concurrency is None else {"MaximumConcurrency": mapping.maximum_concurrency}
         lambda_ = self.clients.client("lambda")
         made = _once_the_role_is_known(
@@ -58,17 +88,6 @@ class Deployment:
         self._undo.callback(_forgiving(lambda_.delete_event_source_mapping), UUID=made["UUID"])
         state = "Enabled" if mapping.enabled else "Disabled"
         _await(lambda: lambda_.get_event_source_mapping(UUID=made["UUID"])["State"] == state, f"the mapping is {state}")
-        subscriptions = self.bindings.subscriptions | {subscription: replace(binding, function_arn=alias_arn)}
-        self.bindings = replace(self.bindings, subscriptions=subscriptions)
-        return alias_arn
-
-    def remove(self) -> None:
-        """Delete everything, mappings and functions first."""
-        self._undo.close()
-
-    def _environment(self, function: Function, binding: SubscriptionBinding) -> dict[str, str]:
-        urls = {"queue": binding.queue_url, "dead_letter_queue": binding.dead_letter_queue_url}
-        return function.environment | {name: urls[which] for name, which in function.queue_url_environment.items()}
 
     def _make_function(self, function: Function, environment: dict[str, str], zip_path: Path) -> str:
         lambda_ = self.clients.client("lambda")
@@ -134,6 +153,8 @@ def provisioned(clients: Clients, manifest: Manifest) -> Iterator[Deployment]:
     """Topics, queues and SNS subscriptions of ``manifest``'s AWS part; all removed afterwards."""
     with ExitStack() as undo:
         maker = _Maker(sns=clients.client("sns"), sqs=clients.client("sqs"), undo=undo)
+        ledgers = [table for topic in manifest.topics.values() if (table := _table(topic)) is not None]
+        maker.make_tables(ledgers, clients.client("dynamodb") if ledgers else None)
         topics = {name: maker.topic(t) for name, t in manifest.topics.items() if t.aws is not None}
         subscriptions = {
             name: maker.subscription(s, topics[s.topic])
@@ -157,6 +178,21 @@ class _Maker:
         arn = self.sns.create_topic(Name=topic.aws.topic_name, Attributes=attributes)["TopicArn"]
         self.undo.callback(_forgiving(self.sns.delete_topic), TopicArn=arn)
         return TopicBinding(arn=arn, fifo=topic.aws.fifo)
+
+    def make_tables(self, tables: Sequence[DeduplicationTable], dynamodb: Any) -> None:
+        for table in tables:
+            dynamodb.create_table(
+                TableName=table.name,
+                AttributeDefinitions=[
+                    {"AttributeName": table.partition_key, "AttributeType": table.partition_key_type}
+                ],
+                KeySchema=[{"AttributeName": table.partition_key, "KeyType": "HASH"}],
+                BillingMode=table.billing_mode,
+            )
+            self.undo.callback(_forgiving(dynamodb.delete_table), TableName=table.name)
+        for table in tables:
+            described = functools.partial(dynamodb.describe_table, TableName=table.name)
+            _await(lambda described=described: described()["Table"]["TableStatus"] == "ACTIVE", "the table is active")
 
     def subscription(self, subscription: Subscription, topic: TopicBinding) -> SubscriptionBinding:
         aws, settings = subscription.aws, subscription.aws.sns_subscription
@@ -194,6 +230,10 @@ class _Maker:
         self.undo.callback(_forgiving(self.sqs.delete_queue), QueueUrl=url)
         known = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
         return url, known["Attributes"]["QueueArn"]
+
+
+def _table(topic: Topic) -> DeduplicationTable | None:
+    return None if topic.aws is None else topic.aws.deduplication_table
 
 
 def _from_topic(topic: TopicBinding) -> dict[str, str]:

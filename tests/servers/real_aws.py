@@ -76,6 +76,7 @@ NAMING = {
     "lambda": ("FunctionName",),
     "iam": ("RoleName",),
     "logs": ("logGroupName",),
+    "dynamodb": ("TableName",),
 }
 ARN_PLACE = {"sns": 5, "sqs": 5, "lambda": 6}  # of the resource's name, of which a subscription or alias is a part
 
@@ -220,6 +221,11 @@ KINDS: Mapping[str, tuple[str, Callable[[RealAws], list[str]], Callable[[Any, st
         "sqs",
         _owned(_found("sqs", "list_queues", "QueueUrls", str, QueueNamePrefix="")),
         lambda client, named: client.delete_queue(QueueUrl=named),
+    ),
+    "table": (
+        "dynamodb",
+        _owned(_found("dynamodb", "list_tables", "TableNames", str)),
+        lambda client, named: client.delete_table(TableName=named),
     ),
     "role": ("iam", _owned(_found("iam", "list_roles", "Roles", lambda r: str(r["RoleName"]))), _remove_role),
     "log group": (

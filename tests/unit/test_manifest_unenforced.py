@@ -1,5 +1,6 @@
 """What AWS enforces and no emulator does, read off every rendered manifest: policies, keys, attributes, times."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from string import Template
 import pytest
 
 from towpath import limits
+from towpath.errors import InvalidManifest
 from towpath.manifest import Manifest, ResourceStatement, Statement
 from towpath.manifest.aws import AwsSubscription
 
@@ -169,6 +171,21 @@ def test_a_functions_role_may_do_what_lambda_asks_of_it_for_a_mapping(manifest: 
         "sqs:GetQueueAttributes",
         "sqs:ChangeMessageVisibility",
     }
+
+
+@pytest.mark.parametrize("stem", MANIFESTS)
+def test_no_function_has_reserved_concurrency_which_makes_pollers_read_more_than_runs(stem: str) -> None:
+    """AWS's pollers keep to the mapping's own limit. A manifest that asks for the other one is refused."""
+    text = (GOLDEN / f"{stem}.json").read_text(encoding="utf-8")
+    assert "reserved_concurren" not in text.lower()
+    document = json.loads(text)
+    on_aws = [subscription["aws"] for subscription in document["subscriptions"].values() if subscription.get("aws")]
+    functions = [aws["function"] for aws in on_aws if aws.get("function")]
+    for function in functions:
+        function["reserved_concurrency"] = 5
+    if functions:
+        with pytest.raises(InvalidManifest, match="reserved_concurrency"):
+            Manifest.from_json(json.dumps(document))
 
 
 def on(statement: Statement, end: str) -> bool:

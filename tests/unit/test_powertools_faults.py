@@ -209,6 +209,25 @@ def test_one_powertools_processor_mixes_the_batches_of_two_threads_and_ours_does
     assert handle(lambda event: ours(event, LambdaContext(50_000)), []) == [[], ["message-1"]]
 
 
+def test_powertools_stops_every_group_of_a_fifo_batch_at_a_failed_record_and_ours_its_own_group():
+    ran = []
+
+    def record_handler(record):
+        if record["messageId"] == "message-1":
+            raise ValueError("no")
+
+    def process(message: Message, context: Context):
+        ran.append(message.payload)
+        if message.payload == 1:
+            raise ValueError("no")
+
+    events = {"Records": [record(n, n, group="ab"[n % 2]) for n in range(4)]}
+    plain = process_partial_response(events, record_handler, SqsFifoPartialProcessor())
+    assert failed(plain) == ["message-1", "message-2", "message-3"]
+    assert failed(made(process, FakeSqs(), fifo=True)(events, None)) == ["message-1", "message-3"]
+    assert sorted(ran) == [0, 1, 2]
+
+
 def test_what_powertools_returns_of_a_fifo_batch_is_what_ours_returns_where_it_works():
     def record_handler(record):
         if record["messageId"] == "message-1":

@@ -62,7 +62,7 @@ def deployed(aws: RealAws, tmp_path: Path) -> Deployment:
     runtime = {"runtime": f"python3.{sys.version_info.minor}"}
     topology = {
         "name": aws.topology,
-        "topics": {"orders": {}},
+        "topics": {"orders": {"deduplication": True}},
         "subscriptions": {"ship": SUBSCRIPTION | {"lambda": runtime}},
     }
     stack = ExitStack()
@@ -145,8 +145,9 @@ def test_a_resource_is_known_by_its_name_however_a_call_names_it(named: str, nam
 def test_clients_change_nothing_outside_the_prefix(account: None, tmp_path: Path) -> None:
     deployed(NEIGHBOURS, tmp_path)
     sqs, sns, lambda_, iam = (OURS.client(service) for service in ("sqs", "sns", "lambda", "iam"))
-    (queue, *_), (topic, *_), (mapping, *_) = (
-        [r.id for r in resources(NEIGHBOURS) if r.kind == kind] for kind in ("queue", "topic", "event source mapping")
+    (queue, *_), (topic, *_), (mapping, *_), (table,) = (
+        [r.id for r in resources(NEIGHBOURS) if r.kind == kind]
+        for kind in ("queue", "topic", "event source mapping", "table")
     )
     name = f"{PREFIX}x-c1-ship"
     before = list(resources(NEIGHBOURS))
@@ -159,7 +160,8 @@ def test_clients_change_nothing_outside_the_prefix(account: None, tmp_path: Path
         lambda: lambda_.delete_function(FunctionName=name),
         lambda: lambda_.delete_event_source_mapping(UUID=mapping),
         lambda: iam.delete_role(RoleName=name),
-        lambda: OURS.client("dynamodb").delete_table(TableName=f"{PREFIX}-t"),
+        lambda: OURS.client("dynamodb").delete_table(TableName=table),
+        lambda: OURS.client("events").delete_rule(Name=f"{PREFIX}-rule"),
     ):
         with pytest.raises(RealAwsRefused, match=f"is not under {PREFIX}-"):
             refused()
@@ -176,7 +178,7 @@ def test_all_under_the_prefix_is_removed_and_nothing_else(account: None, tmp_pat
     boto3.client("sqs", region_name=REGION).create_queue(QueueName="production")
     deployed(OURS, tmp_path)
     kinds = {resource.kind for resource in resources(OURS)}
-    assert kinds == {"event source mapping", "function", "topic", "queue", "role", "log group"}
+    assert kinds == {"event source mapping", "function", "topic", "queue", "table", "role", "log group"}
     assert remove_all(OURS, sleep=lambda seconds: None) == []
     assert list(resources(OURS)) == []
     assert list(resources(NEIGHBOURS)) == others

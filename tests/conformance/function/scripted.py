@@ -4,7 +4,8 @@ The payload is ``{"script": ["retry:4", "complete"], ...}``: one action for each
 ``"scripts"`` maps subscriptions to scripts of their own.
 
 Where the reports go is said by the variable ``CONFORMANCE_OBSERVER``: a file to append to (``file:///...``), or the
-URL of an SQS queue. ``CONFORMANCE_SHIFT`` is by how many seconds the harness has moved time so far.
+URL of an SQS queue, at ``CONFORMANCE_OBSERVER_ENDPOINT`` if given. ``CONFORMANCE_SHIFT`` is by how many seconds the
+harness has moved time so far.
 """
 
 from __future__ import annotations
@@ -231,4 +232,8 @@ def sqs() -> Any:
 def made_sqs() -> Any:
     import boto3
 
-    return boto3.client("sqs")
+    return boto3.client("sqs", endpoint_url=os.environ.get("CONFORMANCE_OBSERVER_ENDPOINT"))
+
+
+if os.environ.get("CONFORMANCE_OBSERVER", "file://").startswith("http"):
+    sqs()  # while the function starts, which its time-out does not count
