@@ -10,7 +10,7 @@ locals {
         for bits in [parseint(substr("${digits}00", place, 3), 16)] :
         [substr(local.base64_letters, floor(bits / 64), 1), substr(local.base64_letters, bits % 64, 1)]
       ]
-    ])), 0, 43)}="
+    ])), 0, 43)}=" if digits != null
   }
 }
 
