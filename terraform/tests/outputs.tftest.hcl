@@ -62,6 +62,7 @@ run "the_rest" {
 }
 
 run "a_topic_elsewhere_is_noticed" {
+  command = plan
   variables {
     account_id = "210987654321"
   }
