@@ -12,7 +12,7 @@ variables {
   }
 }
 
-run "roles" {
+run "roles_and_policies" {
   command = plan
 
   assert {
@@ -45,10 +45,6 @@ run "roles" {
     }
     error_message = "A function has its own queue, its own dead letters and its own log, and nothing else."
   }
-}
-
-run "outside_the_functions" {
-  command = plan
 
   assert {
     condition     = keys(output.publisher_policy_json) == ["shop-test-publisher-1"] && keys(output.worker_policy_json) == ["shop-test-worker-1"] && keys(output.operator_policy_json) == ["shop-test-operator-1"]

@@ -9,7 +9,7 @@ variables {
   artifacts     = { "documents.convert" = { image_uri = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/single:1" } }
 }
 
-run "alarms" {
+run "alarms_and_the_dashboard" {
   command = plan
 
   assert {
@@ -83,10 +83,6 @@ run "an_alarm_that_is_not_there_cannot_be_changed" {
     alarm_overrides = { "documents.index" = { errors = { threshold = 1 } } }
   }
   expect_failures = [output.bindings]
-}
-
-run "the_dashboard" {
-  command = plan
 
   assert {
     condition     = aws_cloudwatch_dashboard.dashboard[0].dashboard_name == "single-test"

@@ -12,7 +12,7 @@ variables {
   }
 }
 
-run "functions" {
+run "functions_mappings_and_artifacts_in_s3" {
   command = plan
 
   assert {
@@ -35,10 +35,6 @@ run "functions" {
     condition     = aws_lambda_function.function["documents.convert"].reserved_concurrent_executions == -1 && length(aws_lambda_function.function["documents.convert"].vpc_config) == 0 && aws_iam_role.function["documents.convert"].permissions_boundary == null && length(aws_iam_role_policy_attachment.extra) == 0
     error_message = "What is not asked for is not there."
   }
-}
-
-run "mappings" {
-  command = plan
 
   assert {
     condition     = aws_lambda_event_source_mapping.mapping["documents.convert"].event_source_arn == "arn:aws:sqs:eu-west-1:123456789012:shop-test-documents-convert" && aws_lambda_event_source_mapping.mapping["documents.convert"].function_name == "arn:aws:lambda:eu-west-1:123456789012:function:shop-test-documents-convert:live"
@@ -60,10 +56,6 @@ run "mappings" {
     condition     = { for name, mapping in aws_lambda_event_source_mapping.mapping : name => mapping.enabled } == { "documents.convert" = true, "documents.disabled" = false, "documents.paused" = false, "orders.apply" = true, "orders.log" = true }
     error_message = "Lambda polls for active subscriptions, and for no others."
   }
-}
-
-run "an_artifact_in_s3" {
-  command = plan
 
   assert {
     condition     = aws_lambda_function.function["orders.log"].s3_bucket == "zips" && aws_lambda_function.function["orders.log"].s3_key == "shop/1.zip" && aws_lambda_function.function["orders.log"].filename == null && aws_lambda_function.function["orders.log"].package_type == "Zip"

@@ -12,7 +12,7 @@ variables {
   }
 }
 
-run "topics" {
+run "topics_queues_and_subscriptions" {
   command = plan
 
   assert {
@@ -47,35 +47,6 @@ run "topics" {
     ]
     error_message = "The own account publishes, over TLS."
   }
-}
-
-run "the_partition_is_in_every_arn" {
-  command = plan
-  variables {
-    region    = "cn-north-1"
-    partition = "aws-cn"
-  }
-
-  assert {
-    condition = alltrue([
-      for text in concat(
-        [for topic in values(aws_sns_topic.topic) : topic.policy],
-        [for queue in values(aws_sqs_queue.queue) : "${queue.policy}${queue.redrive_policy}"],
-        [for policy in values(aws_iam_role_policy.function) : policy.policy],
-        values(output.publisher_policy_json), values(output.operator_policy_json),
-      ) : strcontains(text, "arn:aws-cn:") && !strcontains(text, "arn:aws:") && !strcontains(text, "$${")
-    ])
-    error_message = "Every placeholder is replaced."
-  }
-  assert {
-    condition     = output.dashboard_url == "https://cn-north-1.console.amazonaws.cn/cloudwatch/home?region=cn-north-1#dashboards/dashboard/shop-test"
-    error_message = "Each partition has a console of its own."
-  }
-}
-
-run "queues" {
-  command = plan
-
   assert {
     condition     = aws_sqs_queue.queue["documents.convert"].name == "shop-test-documents-convert" && aws_sqs_queue.dead_letter_queue["documents.convert"].name == "shop-test-documents-convert-dlq" && aws_sqs_queue.delivery_failure_queue["documents.convert"].name == "shop-test-documents-convert-failed"
     error_message = "A subscription has three queues."
@@ -115,10 +86,6 @@ run "queues" {
     condition     = !aws_sqs_queue.queue["orders.log"].fifo_queue && aws_sqs_queue.delivery_failure_queue["orders.log"].fifo_queue
     error_message = "A subscription without keys has a standard queue; its failed deliveries are of the topic's kind."
   }
-}
-
-run "queue_policies" {
-  command = plan
 
   assert {
     condition = jsondecode(aws_sqs_queue.queue["documents.convert"].policy).Statement == [
@@ -148,10 +115,6 @@ run "queue_policies" {
     condition     = [for statement in jsondecode(aws_sqs_queue.dead_letter_queue["documents.convert"].policy).Statement : statement.Sid] == ["RefuseWithoutTls"]
     error_message = "Nobody is let into a dead-letter queue by its policy."
   }
-}
-
-run "subscriptions" {
-  command = plan
 
   assert {
     condition = alltrue([
@@ -176,10 +139,6 @@ run "subscriptions" {
     condition     = jsondecode(aws_sns_topic_subscription.subscription["orders.apply"].redrive_policy).deadLetterTargetArn == "arn:aws:sqs:eu-west-1:123456789012:shop-test-orders-apply-failed.fifo"
     error_message = "What SNS cannot deliver is kept."
   }
-}
-
-run "the_ledger_of_deduplication_keys" {
-  command = plan
 
   assert {
     condition     = { for name, table in aws_dynamodb_table.deduplication : name => table.name } == { orders = "shop-test-orders-dedup" }
@@ -204,5 +163,29 @@ run "tags" {
   assert {
     condition     = aws_sqs_queue.queue["orders.log"].tags == tomap({ team = "documents", "towpath:topology" = "shop", "towpath:environment" = "test", "towpath:subscription" = "orders.log" })
     error_message = "A subscription's resources say whose they are."
+  }
+}
+
+run "the_partition_is_in_every_arn" {
+  command = plan
+  variables {
+    region    = "cn-north-1"
+    partition = "aws-cn"
+  }
+
+  assert {
+    condition = alltrue([
+      for text in concat(
+        [for topic in values(aws_sns_topic.topic) : topic.policy],
+        [for queue in values(aws_sqs_queue.queue) : "${queue.policy}${queue.redrive_policy}"],
+        [for policy in values(aws_iam_role_policy.function) : policy.policy],
+        values(output.publisher_policy_json), values(output.operator_policy_json),
+      ) : strcontains(text, "arn:aws-cn:") && !strcontains(text, "arn:aws:") && !strcontains(text, "$${")
+    ])
+    error_message = "Every placeholder is replaced."
+  }
+  assert {
+    condition     = output.dashboard_url == "https://cn-north-1.console.amazonaws.cn/cloudwatch/home?region=cn-north-1#dashboards/dashboard/shop-test"
+    error_message = "Each partition has a console of its own."
   }
 }

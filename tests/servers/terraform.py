@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,6 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[2]
 MODULE = PROJECT / "terraform"
 PLUGINS = PROJECT / ".tools" / "terraform"
-OUTPUTS = (
-    "alias_arns",
-    "bindings",
-    "consumer_policy_json",
-    "dashboard_url",
-    "external_subscriptions",
-    "function_arns",
-    "kms_key_arn",
-    "operator_policy_json",
-    "publisher_policy_json",
-    "worker_policy_json",
-)
 SERVICES = ("cloudwatch", "dynamodb", "iam", "kms", "lambda", "logs", "sns", "sqs", "sts")
 ACCOUNT = "000000000000"  # LocalStack's
 REGION = "eu-west-1"
@@ -121,25 +109,28 @@ def on_localstack(endpoint: str, moto: str | None = None) -> dict[str, str]:
     return dict.fromkeys(SERVICES, endpoint) | others
 
 
-def root(folder: Path, inputs: Mapping[str, Any], endpoints: Mapping[str, str]) -> Terraform:
-    """Write a root module with the module in it into ``folder``; ``initialise`` comes next, once."""
-    module = {"source": str(MODULE), "region": REGION, "account_id": ACCOUNT, **inputs}
+def root(folder: Path, modules: Mapping[str, Mapping[str, Any]], endpoints: Mapping[str, str]) -> Terraform:
+    """Write a root with the module in it, once for each of ``modules``, which are inputs by name; each output is the
+    outputs of the module of that name. ``initialise`` comes next, once.
+    """
+    given = {"source": str(MODULE), "region": REGION, "account_id": ACCOUNT}
     document = {
         "provider": {"aws": [provider(endpoints)]},
-        "module": {"towpath": module},
-        "output": {name: {"value": f"${{module.towpath.{name}}}"} for name in OUTPUTS},
+        "module": {name: given | inputs for name, inputs in modules.items()},
+        "output": {name: {"value": f"${{module.{name}}}"} for name in modules},
     }
     (folder / "main.tf.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
     return Terraform(folder=folder)
 
 
-def planned(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The module's resources in a plan, by their addresses in it: what they are to be."""
-    (module,) = plan["planned_values"]["root_module"]["child_modules"]
-    return {one["address"].removeprefix("module.towpath."): one["values"] for one in module["resources"]}
+def planned(plan: Mapping[str, Any], module: str) -> dict[str, dict[str, Any]]:
+    """The resources of ``module`` in a plan, by their addresses in it: what they are to be."""
+    modules = {one["address"]: one["resources"] for one in plan["planned_values"]["root_module"]["child_modules"]}
+    address = f"module.{module}"
+    return {one["address"].removeprefix(f"{address}."): one["values"] for one in modules[address]}
 
 
-def actions(plan: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """What a plan does to the resources that it changes, by their addresses in the module."""
-    changes = {one["address"].removeprefix("module.towpath."): one["change"]["actions"] for one in plan["resource_changes"]}
-    return {address: done for address, done in changes.items() if done != ["no-op"]}
+def actions(plan: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What a plan does to the resources that it changes, by their addresses without their modules."""
+    changes = {one["address"]: one["change"]["actions"] for one in plan["resource_changes"]}
+    return {address.split(".", 2)[2]: done for address, done in changes.items() if done != ["no-op"]}
