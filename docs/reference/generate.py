@@ -150,6 +150,7 @@ def manifest_page() -> str:
 
 
 def terraform_page() -> str:
+    """The README of the Terraform module, which is no page of this folder."""
     return str(runpy.run_path(str(FOLDER / "terraform_page.py"))["terraform_page"]())
 
 

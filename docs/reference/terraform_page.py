@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 MODULE = Path(__file__).parents[2] / "terraform"
@@ -18,9 +19,9 @@ HEAD = """\
 Everything that a [manifest](../docs/reference/manifest.md) describes on AWS: topics, queues with their dead-letter and
 delivery-failure queues, subscriptions, functions with roles, logs, aliases and event source mappings, ledgers of
 deduplication keys, a KMS key, alarms, a dashboard. The module copies names and numbers from the manifest and computes
-none. [Deploy with Terraform](../docs/how-to/deploy-with-terraform.md) goes through a deployment from the first to the last
-step; [`examples/basic`](examples/basic/main.tf) is the shortest root, [`examples/complete`](examples/complete/main.tf)
-has everything that can be chosen.
+none. [Deploy with Terraform](../docs/how-to/deploy-with-terraform.md) goes through a deployment from the first to the
+last step; [`examples/basic`](examples/basic/main.tf) is the shortest root,
+[`examples/complete`](examples/complete/main.tf) has everything that can be chosen.
 
 ```hcl
 module "towpath" {
@@ -37,8 +38,8 @@ A plan needs no AWS: there is no data source, and every ARN is known before anyt
 manifest or the inputs is refused by `terraform plan`, in one sentence for each mistake.
 
 Instances have the manifest's names as keys, `aws_sqs_queue.queue["documents.convert"]`, so that a topic or subscription
-more or less changes no other. Nothing has `prevent_destroy`, which could not be lifted for one subscription: read the plan
-before you apply it.
+more or less changes no other. Nothing has `prevent_destroy`, which could not be lifted for one subscription: read the
+plan before you apply it.
 
 """
 
@@ -46,12 +47,12 @@ TAIL = """\
 
 ## Who may do what
 
-The statements are the manifest's; the outputs `*_policy_json` are for roles that you make. A map has more than one policy
-where one would be longer than IAM allows: attach all of them.
+The statements are the manifest's; the outputs `*_policy_json` are for roles that you make. A map has more than one
+policy where one would be longer than IAM allows: attach all of them.
 
 | who | may |
 |---|---|
-| a function's role | receive from its queue, send to its dead-letter queue, write to its log group; in a VPC what Lambda needs there; with a key use it. Lambda alone takes it |
+| a function's role | receive from its queue, send to its dead letters, write its log; what Lambda needs in a VPC |
 | `publisher_policy_json` | publish to the topics, use their ledgers |
 | `worker_policy_json`, `consumer_policy_json` | receive from the queues of all, or of one, and set aside dead letters |
 | `operator_policy_json` | look at every queue, empty and fill those of dead letters, send back to the others |
@@ -94,9 +95,16 @@ def blocks() -> Iterator[Block]:
     """Every block of the module's files, in their order."""
     for file in sorted(MODULE.glob("*.tf")):
         for kind, first, second, body in BLOCK.findall(file.read_text(encoding="utf-8")):
-            arguments = {name: " ".join(value.split()) for name, value in ARGUMENT.findall(body)}
+            arguments = {name: _on_one_line(value) for name, value in ARGUMENT.findall(body)}
             name = f"{first}.{second}" if second else first
             yield Block(kind=kind, name=name, body=body, arguments=arguments, file=file.name)
+
+
+def _on_one_line(value: str) -> str:
+    """An argument of several lines as HCL writes it on one."""
+    lines = [" ".join(line.split()) for line in value.splitlines()]
+    ended = [line if line.endswith("{") or after.startswith("}") else f"{line}," for line, after in pairwise(lines)]
+    return " ".join([*ended, lines[-1]])
 
 
 def _input(one: Block) -> tuple[str, ...]:

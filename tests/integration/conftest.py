@@ -35,7 +35,9 @@ def open_minute(postgres_server: str, postgres_with_tables: str) -> Iterator[Ope
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "late: a test of something that has run beside the others: it comes after them")
-    config.addinivalue_line("markers", "infrastructure: a deployment more, which waits long: `make test-infrastructure`")
+    config.addinivalue_line(
+        "markers", "infrastructure: a deployment more, which waits long: `make test-infrastructure`"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -84,7 +84,9 @@ def test_there_are_the_manifest_s_resources_and_no_others(plan: dict[str, Any]) 
     wanted |= {f'aws_sns_topic_subscription.subscription["{name}"]' for name in on_aws}
     wanted |= {f'{kind}["{name}"]' for name in functions for kind in of_functions}
     wanted |= {
-        f'aws_cloudwatch_metric_alarm.alarm["{name}/{watches}"]' for name, aws in on_aws.items() for watches in aws["alarms"]
+        f'aws_cloudwatch_metric_alarm.alarm["{name}/{watches}"]'
+        for name, aws in on_aws.items()
+        for watches in aws["alarms"]
     }
     assert set(planned(plan, "plain")) == wanted
 
@@ -215,7 +217,9 @@ def test_with_a_key_and_in_a_vpc_a_function_may_do_exactly_this_besides(
     assert {name: allowed(policy) for name, policy in role_policies(plan, "guarded").items()} == dict.fromkeys(
         artifacts(manifest), wanted
     )
-    boundaries = {v["permissions_boundary"] for a, v in planned(plan, "guarded").items() if a.startswith("aws_iam_role.")}
+    boundaries = {
+        v["permissions_boundary"] for a, v in planned(plan, "guarded").items() if a.startswith("aws_iam_role.")
+    }
     assert boundaries == {BOUNDARY}
 
 
@@ -262,7 +266,11 @@ def test_no_statement_names_every_resource_but_where_aws_takes_none(plan: dict[s
 
 
 def test_policies_of_topics_and_queues_ask_for_tls_and_name_whom_they_let_in(plan: dict[str, Any]) -> None:
-    policies = [v["policy"] for v in planned(plan, "plain").values() if "policy" in v and "RefuseWithoutTls" in (v["policy"] or "")]
+    policies = [
+        v["policy"]
+        for v in planned(plan, "plain").values()
+        if "policy" in v and "RefuseWithoutTls" in (v["policy"] or "")
+    ]
     assert len(policies) == 2 + 3 * 7  # two topics; seven subscriptions with three queues each
     for text in policies:
         statements = {s["Sid"]: s for s in json.loads(text)["Statement"]}

@@ -74,7 +74,9 @@ def binary() -> str:
     """Where Terraform is. Raises ``TerraformUnavailable``."""
     found = shutil.which("terraform")
     if found is None:
-        raise TerraformUnavailable("there is no terraform; install 1.7 or newer (developer.hashicorp.com/terraform/install)")
+        raise TerraformUnavailable(
+            "there is no terraform; install 1.7 or newer (developer.hashicorp.com/terraform/install)"
+        )
     return found
 
 

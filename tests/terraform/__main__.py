@@ -13,7 +13,11 @@ from towpath.resolve import resolve
 from towpath.topology import load_topology
 
 PROJECT = Path(__file__).parents[2]
-FOLDERS = (PROJECT / "terraform/tests/manifests", PROJECT / "terraform/examples/basic", PROJECT / "terraform/examples/complete")
+FOLDERS = (
+    PROJECT / "terraform/tests/manifests",
+    PROJECT / "terraform/examples/basic",
+    PROJECT / "terraform/examples/complete",
+)
 ENVIRONMENT = "test"
 
 

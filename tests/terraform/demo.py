@@ -10,8 +10,16 @@ import time
 from pathlib import Path
 
 from tests.servers.localstack import Aws, LocalStackUnavailable, private_localstack
-from tests.servers.terraform import PROJECT, REGION, Terraform, TerraformFailed, TerraformUnavailable, binary
-from tests.servers.terraform import on_localstack, root
+from tests.servers.terraform import (
+    PROJECT,
+    REGION,
+    Terraform,
+    TerraformFailed,
+    TerraformUnavailable,
+    binary,
+    on_localstack,
+    root,
+)
 
 QUICKSTART = PROJECT / "examples/quickstart"
 SUBSCRIPTION = "documents.convert"
