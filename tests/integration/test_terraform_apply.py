@@ -98,8 +98,7 @@ class Deployed:
         return self.terraform.plan()
 
     def outputs(self) -> dict[str, Any]:
-        outputs: dict[str, Any] = self.terraform.output("towpath")
-        return outputs
+        return self.terraform.outputs("towpath")
 
     def publish(self, topic: str, payload: object, key: str | None = None) -> None:
         """Publish through the bindings that the deployment wrote, as a program does."""

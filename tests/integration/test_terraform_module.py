@@ -192,7 +192,7 @@ def role_policies(plan: dict[str, Any], module: str) -> dict[str, str]:
 
 
 def outputs(plan: dict[str, Any], module: str, name: str) -> dict[str, str]:
-    value: dict[str, str] = plan["planned_values"]["outputs"][module]["value"][name]
+    value: dict[str, str] = plan["planned_values"]["outputs"][f"{module}_{name}"]["value"]
     return value
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -65,9 +66,11 @@ class Terraform:
         """Delete everything."""
         self.run("destroy", "-input=false", "-auto-approve", "-parallelism=30", "-refresh=false")
 
-    def output(self, name: str) -> Any:
-        """One output of the deployment."""
-        return json.loads(self.run("output", "-json", name))
+    def outputs(self, module: str) -> dict[str, Any]:
+        """What ``module`` says of the deployment, by name."""
+        said = json.loads(self.run("output", "-json"))
+        prefix = f"{module}_"
+        return {name.removeprefix(prefix): one["value"] for name, one in said.items() if name.startswith(prefix)}
 
 
 def binary() -> str:
@@ -112,17 +115,22 @@ def on_localstack(endpoint: str, moto: str | None = None) -> dict[str, str]:
 
 
 def root(folder: Path, modules: Mapping[str, Mapping[str, Any]], endpoints: Mapping[str, str]) -> Terraform:
-    """Write a root with the module in it, once for each of ``modules``, which are inputs by name; each output is the
-    outputs of the module of that name. ``initialise`` comes next, once.
+    """Write a root with the module in it, once for each of ``modules``, which are inputs by name; what a module says is
+    an output under both names, ``{module}_{output}``. ``initialise`` comes next, once.
     """
     given = {"source": str(MODULE), "region": REGION, "account_id": ACCOUNT}
     document = {
         "provider": {"aws": [provider(endpoints)]},
         "module": {name: given | inputs for name, inputs in modules.items()},
-        "output": {name: {"value": f"${{module.{name}}}"} for name in modules},
+        "output": {f"{name}_{of}": {"value": f"${{module.{name}.{of}}}"} for name in modules for of in outputs()},
     }
     (folder / "main.tf.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
     return Terraform(folder=folder)
+
+
+def outputs() -> list[str]:
+    """The names of what the module says."""
+    return re.findall(r'^output "(\w+)"', (MODULE / "outputs.tf").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def planned(plan: Mapping[str, Any], module: str) -> dict[str, dict[str, Any]]:

@@ -46,7 +46,7 @@ def demonstrate(aws: Aws, folder: Path) -> None:
     terraform = deployed(aws, folder, artifact)
     try:
         tell("publish one document through the bindings that Terraform wrote")
-        (folder / "bindings.json").write_text(json.dumps(terraform.output("towpath")["bindings"]))
+        (folder / "bindings.json").write_text(json.dumps(terraform.outputs("towpath")["bindings"]))
         act = "documents/macbeth-act-1.md"
         print(published(aws, folder, act).strip(), flush=True)
         tell("wait for the function")
