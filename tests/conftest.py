@@ -18,6 +18,7 @@ from tests.servers.localstack import ENDPOINT_VARIABLE, Aws, LocalStackUnavailab
 from tests.servers.pgbouncer import PgBouncerUnavailable, pooled
 from tests.servers.postgres import PostgresUnavailable, fresh_database, private_cluster
 from tests.servers.real_aws import CHOICE_VARIABLE, RealAws, real_account
+from tests.servers.terraform import TerraformUnavailable, binary
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +60,15 @@ def dynamodb() -> Iterator[str]:
     """The endpoint of a DynamoDB, which LocalStack has only with Java."""
     with private_dynamodb() as endpoint:
         yield endpoint
+
+
+@pytest.fixture(scope="session")
+def terraform() -> str:
+    """Where Terraform is: for tests that run it."""
+    try:
+        return binary()
+    except TerraformUnavailable as error:
+        left_out("Terraform", str(error))
 
 
 @pytest.fixture(scope="session")
