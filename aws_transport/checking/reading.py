@@ -203,12 +203,16 @@ class Reader:
             numbers = [one["Version"] for page in self._paced(pages) for one in page["Versions"]]
             return str(max((int(number) for number in numbers if number.isdigit()), default="none"))
 
+        named: Look[Mapping[str, Any]] = self._look(
+            "lambda:GetAlias", lambda: functions.get_alias(FunctionName=name, Name=alias)
+        )
+        version = str(named.value["FunctionVersion"]) if isinstance(named, Seen) else alias
         return FunctionFacts(
             configuration=self._look(
                 "lambda:GetFunctionConfiguration",
-                lambda: functions.get_function_configuration(FunctionName=name, Qualifier=alias),
+                lambda: functions.get_function_configuration(FunctionName=name, Qualifier=version),
             ),
-            alias=self._look("lambda:GetAlias", lambda: functions.get_alias(FunctionName=name, Name=alias)),
+            alias=named,
             newest_version=self._look("lambda:ListVersionsByFunction", newest),
             reserved=self._look(
                 "lambda:GetFunctionConcurrency",
