@@ -18,6 +18,7 @@ from aws_transport.checking.deployed import Place, first_place
 from aws_transport.checking.findings import SEVERITIES, Finding
 from aws_transport.checking.pacing import Pacer
 from aws_transport.checking.reading import Reader, Services
+from aws_transport.checking.rights import documents
 from aws_transport.clients import ENDPOINT_VARIABLE, client_maker
 from aws_transport.stacks import bindings_of_stacks
 from towpath.cli.output import (
@@ -39,6 +40,12 @@ _RATE: Final = 12.0
 
 app = typer.Typer(help="What a deployment made on AWS, and whether it is what the manifest says.", no_args_is_help=True)
 
+ManifestFile: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="MANIFEST", envvar="TOWPATH_MANIFEST", help="The manifest that was deployed.")
+]
+BindingsFile: TypeAlias = Annotated[
+    Path, typer.Option("--bindings", envvar="TOWPATH_BINDINGS", help="The bindings that the deployment wrote.")
+]
 AwsOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -53,12 +60,8 @@ AwsOption: TypeAlias = Annotated[
 @app.command("check")
 def check_command(
     *,
-    manifest: Annotated[
-        Path, typer.Argument(metavar="MANIFEST", envvar="TOWPATH_MANIFEST", help="The manifest that was deployed.")
-    ] = Path("manifest.json"),
-    bindings: Annotated[
-        Path, typer.Option("--bindings", envvar="TOWPATH_BINDINGS", help="The bindings that the deployment wrote.")
-    ] = Path("bindings.json"),
+    manifest: ManifestFile = Path("manifest.json"),
+    bindings: BindingsFile = Path("bindings.json"),
     transport: AwsOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -86,6 +89,23 @@ def check_command(
         _print(found, counts, looked)
     if counts["error"]:
         raise typer.Exit(1)
+
+
+@app.command("rights")
+def rights_command(
+    *,
+    manifest: ManifestFile = Path("manifest.json"),
+    bindings: BindingsFile = Path("bindings.json"),
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="ARN", help="The KMS key of a deployment that has one.")
+    ] = None,
+) -> None:
+    """Print what a check must be allowed: IAM policy documents by name, each small enough for a managed policy.
+
+    Example: towpath bindings rights --bindings bindings.json manifest.json
+    """
+    bound = Bindings.load(bindings)
+    print_json(dict(documents(Manifest.load(manifest), _place(bound, bindings), key)))
 
 
 @app.command("from-stack")

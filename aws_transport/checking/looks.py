@@ -78,7 +78,7 @@ def unseen(look: Look[T], told: Told, gone: str) -> Finding | None:
 
 def could_not_look(look: Unseen, told: Told) -> Finding:
     """That nobody could look: what is there may be right or wrong."""
-    allow = f"allow {look.action} to whoever checks; the policies of the manifest's aws.access.operator do"
+    allow = f"allow {look.action} to whoever checks; 'towpath bindings rights' prints the policies that do"
     return told.finding(
         "unseen",
         f"could not look at {told.of}: {look.why}",
