@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from towpath.cli.output import print_document, print_failure
-from towpath.errors import InvalidManifest, InvalidTopology, TowpathError
+from towpath.errors import InvalidBindings, InvalidManifest, InvalidTopology, TowpathError
 
 _GROUP: Final = "towpath.commands"
 _EXTRA_OF: Final[Mapping[str, str]] = {
@@ -154,7 +154,7 @@ def main() -> None:
         if debug:
             raise
         print_failure(str(error))
-        sys.exit(2 if isinstance(error, InvalidTopology | InvalidManifest) else 1)
+        sys.exit(2 if isinstance(error, InvalidBindings | InvalidManifest | InvalidTopology) else 1)
     except Exception as error:
         if debug:
             raise
