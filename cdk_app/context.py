@@ -49,14 +49,21 @@ def read_context(context: Mapping[str, Any], environ: Mapping[str, str]) -> Want
     synthesis = context.get("synthesis", "default")
     if synthesis not in get_args(Synthesis):
         raise _mistaken(f"has synthesis {synthesis!r}, which must be one of {', '.join(get_args(Synthesis))}")
-    options, artifacts = _options(context), _artifacts(context.get("artifacts"), manifest)
     return Wanted(
         manifest=manifest,
-        inputs=Inputs(**_shallow(options), artifacts=artifacts),
+        inputs=Inputs(**read_options(context), artifacts=_artifacts(context.get("artifacts"), manifest)),
         synthesis=synthesis,
         account=context.get("account") or environ.get("CDK_DEFAULT_ACCOUNT"),
         region=context.get("region") or environ.get("CDK_DEFAULT_REGION"),
     )
+
+
+def read_options(context: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of ``Options`` that ``context`` speaks of, whatever else is in it. Raises ``InvalidInputs``."""
+    names = [field.name for field in fields(Options)]
+    written = {name: _value(name, context[name]) for name in names if name in context}
+    options = read_record(Options, written, InvalidInputs, SUBJECT)
+    return {name: getattr(options, name) for name in names}
 
 
 def _artifacts(given: object, manifest: Manifest) -> Mapping[str, Artifact]:
@@ -65,12 +72,6 @@ def _artifacts(given: object, manifest: Manifest) -> Mapping[str, Artifact]:
     if isinstance(given, str):
         return load_artifacts(Path(given), manifest)
     return read_artifacts(given, Path(), manifest, "the artifacts in cdk.json")
-
-
-def _options(context: Mapping[str, Any]) -> Options:
-    names = [field.name for field in fields(Options)]
-    written = {name: _value(name, context[name]) for name in names if name in context}
-    return read_record(Options, written, InvalidInputs, SUBJECT)
 
 
 def _value(name: str, given: object) -> object:
@@ -82,10 +83,6 @@ def _value(name: str, given: object) -> object:
     except ValueError as error:
         problem = f'must be JSON, as in -c \'tags={{"team": "orders"}}\', not {given!r}'
         raise InvalidInputs(SUBJECT, [Mistake(path=name, problem=problem)]) from error
-
-
-def _shallow(options: Options) -> dict[str, Any]:
-    return {field.name: getattr(options, field.name) for field in fields(Options)}
 
 
 def _mistaken(problem: str) -> InvalidInputs:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aws_cdk import JsonNull
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -104,8 +105,17 @@ class _Maker:
             redrive_policy={"deadLetterTargetArn": targets[written.redrive_target].attr_arn},
         )
         if policy is not None:  # as a property the CDK would leave out each null, which is a value to filter by
-            subscription.add_property_override("FilterPolicy", json.loads(policy))
+            subscription.add_property_override("FilterPolicy", _with_nulls(json.loads(policy)))
         return subscription
+
+
+def _with_nulls(value: Any) -> Any:
+    """``value`` with each null as what becomes one in the template: None would get lost on the way to the CDK."""
+    if isinstance(value, dict):
+        return {key: _with_nulls(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_nulls(item) for item in value]
+    return JsonNull.INSTANCE if value is None else value
 
 
 def _fifo(queue: Queue) -> Mapping[str, Any]:
