@@ -1,7 +1,7 @@
 """Plans of the Terraform module, without an account: one plan for many manifests, each an instance of the module.
 
 Topics, queues, functions, aliases and keys are in the plan's state already, with nothing but their names and what AWS
-makes of these, so that the plan knows URLs and ARNs where other resources hold them: everything else of them is planned.
+makes of these, so that the plan knows URLs and ARNs where other resources hold them. The rest of them is planned.
 """
 
 import json
