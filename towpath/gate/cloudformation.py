@@ -96,7 +96,7 @@ def _edits(address: str, logical_id: str, old: _Made | None, new: _Made | None) 
                 action=action,
                 before=old.attributes() if old is not None else {},
                 after=new.attributes() if new is not None else {},
-                names=(logical_id, *own),
+                names=own if action == "replace" else (logical_id, *own),
             )
 
 

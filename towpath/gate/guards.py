@@ -63,9 +63,15 @@ class Guard:
 def blocked(edits: Iterable[Edit]) -> tuple[Blocked, ...]:
     """Everything that a plan would delete, replace, let go of, or make worse, in the order of its addresses."""
     edits = tuple(edits)
-    elsewhere = {name for edit in edits if edit.action in ("create", "delete") for name in edit.names}
+    elsewhere = {name for edit in edits for name in _come_or_gone(edit)}
     found = [one for edit in edits for one in _judged(edit, elsewhere)]
     return tuple(sorted(found, key=lambda one: (one.impact, one.address, one.sentence)))
+
+
+def _come_or_gone(edit: Edit) -> tuple[str, ...]:
+    """The names that this edit makes or unmakes. What is made anew under its name stays, for policies."""
+    renamed = edit.action == "replace" and len(edit.names) > 1
+    return edit.names if edit.action in ("create", "delete", "forget") or renamed else ()
 
 
 def _judged(edit: Edit, elsewhere: Collection[str]) -> Iterator[Blocked]:

@@ -72,8 +72,9 @@ def _about_what_stays(permissions: Collection[Permission], elsewhere: Collection
 
 
 def _is_about(resource: str, name: str) -> bool:
-    """Whether an ARN ends in ``name``, or a reference of CloudFormation's names it."""
-    return resource.removesuffix(":*").replace("/", ":").endswith(f":{name}") or f'"{name}"' in resource
+    """Whether an ARN ends in ``name``, or a reference of CloudFormation's is to it."""
+    ends = resource.removesuffix(":*").replace("/", ":").endswith(f":{name}")
+    return ends or resource == name or resource.startswith(f"{name}.")
 
 
 def _permissions(document: Any) -> Iterator[Permission]:
@@ -119,6 +120,12 @@ def _list(value: Any) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
+    """A value short; references of CloudFormation's as ``Fn::Sub`` would write them."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case {"Fn::Sub": str(text)} | {"Ref": str(text)} if len(value) == 1:
+            return text
+        case {"Fn::GetAtt": [str(logical_id), str(attribute)]} if len(value) == 1:
+            return f"{logical_id}.{attribute}"
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
