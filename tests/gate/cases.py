@@ -181,6 +181,10 @@ def lossy(*kinds: str) -> frozenset[tuple[str, str]]:
     return frozenset((kind, "lossy") for kind in kinds)
 
 
+UNHOSTED: Final = FUNCTION | lossy("queue") | {
+    ("role", "destructive"), ("alarm", "destructive"), ("log group", "destructive")
+}  # fmt: skip
+
 CASES: Final = (
     # What is safe.
     Case(name="nothing-changes"),
@@ -204,14 +208,14 @@ CASES: Final = (
     Case(name="subscription-removed", topology=without("subscriptions", "orders.pack"), inputs={"artifacts": {}},
          blocks=WITH_FUNCTION),
     Case(name="topic-removed", topology=without("topics", "bills"),
-         blocks=GONE | {("topic", "destructive"), ("policy", "destructive")}),
+         blocks=GONE | {("topic", "destructive")},
+         blocks_in_templates=GONE | {("topic", "destructive"), ("policy", "destructive")}),
     Case(name="subscription-renamed", topology=renamed, blocks=WITH_FUNCTION,
          inputs={"artifacts": {"orders.wrap": {"filename": "app-1.zip"}}}),
     Case(name="mode-changed", topology=of_pack(partition_mode="exclusive"),
-         blocks=REPLACED, blocks_in_templates=REPLACED | lossy("policy")),
+         blocks=REPLACED | {("mapping", "destructive")}, blocks_in_templates=REPLACED | lossy("policy")),
     Case(name="host-changed", topology=to_a_worker, inputs={"artifacts": {}},
-         blocks=frozenset(FUNCTION | lossy("queue") | {
-             ("role", "destructive"), ("alarm", "destructive"), ("log group", "destructive")})),
+         blocks=UNHOSTED | {("policy", "destructive")}, blocks_in_templates=UNHOSTED),
     Case(name="environment-renamed", environment="live", blocks=WITH_FUNCTION | {("topic", "destructive")}),
     Case(name="module-forgotten", module_is_there=False, forgets=True,
          blocks=WITH_FUNCTION | {("topic", "destructive")}),
@@ -234,7 +238,8 @@ CASES: Final = (
     Case(name="key-changed", inputs={"create_kms_key": True}, blocks=lossy("queue", "topic", "policy"),
          blocks_in_templates=lossy("queue", "topic", "role")),
     Case(name="alarm-removed", manifest=without_alarm, blocks=frozenset({("alarm", "destructive")})),
-    Case(name="topic-for-everybody", manifest=for_everybody, blocks=lossy("policy")),
+    Case(name="topic-for-everybody", manifest=for_everybody,
+         blocks=lossy("topic"), blocks_in_templates=lossy("policy")),
     Case(name="queues-without-tls", manifest=without_tls, blocks=lossy("queue"), blocks_in_templates=lossy("policy")),
     Case(name="function-may-more", manifest=other_rights, blocks=lossy("policy"), blocks_in_templates=lossy("role")),
     Case(name="concurrency-reserved", inputs={"reserved_concurrency": {"orders.pack": 1}}, blocks=lossy("function")),
