@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test parts behaviour unit conformance agreement bench scale soak check format mutate coverage lock clean
+.PHONY: help setup demo demo-terraform test test-infrastructure checkov parts behaviour unit conformance agreement bench scale soak check format mutate coverage lock clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 setup: $(READY) ## Make the virtual environment with everything in requirements.lock
 
@@ -26,6 +26,9 @@ $(READY): requirements.lock pyproject.toml
 demo: setup ## Watch the main path: SQLite, then the same handler in a Lambda zip
 	$(BIN)/towpath demo
 
+demo-terraform: setup ## Deploy the quickstart to LocalStack by Terraform, publish a document, watch the function handle it
+	$(BIN)/python -m tests.terraform.demo
+
 # The slow halves mostly wait for processes and servers, each for its own: they run side by side.
 test: setup ## Run every test on SQLite, PostgreSQL, LocalStack and awslambdaric
 	$(BIN)/pytest tests/architecture tests/unit
@@ -36,6 +39,15 @@ parts: setup ## Run the tests of single parts on real databases, LocalStack and 
 
 behaviour: setup ## Run the behaviour suite and the tests of what users see
 	$(BIN)/pytest tests/conformance tests/acceptance
+
+test-infrastructure: setup ## Deploy and remove more by Terraform, on LocalStack (about 10 minutes, most of it waiting)
+	$(BIN)/pytest -m infrastructure tests/integration
+
+checkov: setup ## Look for what is unsafe in the Terraform module; what is skipped says why in its file
+	$(PYTHON) -m venv .tools/checkov
+	$(BIN)/uv pip sync --quiet --python .tools/checkov/bin/python tests/terraform/checkov.lock
+	.tools/checkov/bin/checkov --directory terraform --framework terraform --skip-path examples --skip-path tests \
+	  --compact --quiet --skip-download --skip-results-upload
 
 unit: setup ## Run the quick tests only
 	$(BIN)/pytest tests/architecture tests/unit
@@ -72,7 +84,9 @@ check: setup ## Run all static checks
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@if git ls-files '*.tf' '*.tfvars' '*.tftest.hcl' | grep -q .; then terraform fmt -check -recursive terraform; fi
+	@if command -v terraform >/dev/null; then terraform fmt -check -recursive terraform; \
+	elif [ "$$CI" = true ]; then echo "there is no terraform to look at terraform/ with" >&2; exit 1; \
+	else echo "left out: there is no terraform to look at terraform/ with (1.7 or newer)"; fi
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .
