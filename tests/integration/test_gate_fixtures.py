@@ -10,6 +10,8 @@ from tests.gate.make_templates import kept, made
 from tests.servers.cdk import CdkUnavailable
 from tests.servers.localstack import LocalStackUnavailable, private_localstack
 
+pytestmark = pytest.mark.infrastructure
+
 
 @pytest.mark.timeout(1_800)
 def test_the_plans_are_what_terraform_makes() -> None:
