@@ -63,6 +63,28 @@ class Bindings:
         return read_record(Bindings, document, InvalidBindings, _SUBJECT)
 
     @staticmethod
+    def merged(parts: Mapping[str, Bindings]) -> Bindings:
+        """One of what several stacks have, by their names. Raises ``InvalidBindings`` for a name in two of them."""
+        topics: dict[str, TopicBinding] = {}
+        subscriptions: dict[str, SubscriptionBinding] = {}
+        mistakes = []
+        for stack, part in parts.items():
+            for kind, own, known in (
+                ("topics", part.topics, topics),
+                ("subscriptions", part.subscriptions, subscriptions),
+            ):
+                twice = [name for name in own if name in known]
+                problem = (
+                    f"is in the outputs of the stack {stack} and of one before it; name the stacks of one deployment"
+                )
+                mistakes += [Mistake(path=f"{kind}.{name}", problem=problem) for name in twice]
+            topics |= part.topics
+            subscriptions |= part.subscriptions
+        if mistakes:
+            raise InvalidBindings(_SUBJECT, mistakes)
+        return Bindings(topics=topics, subscriptions=subscriptions)
+
+    @staticmethod
     def load(path: Path | None) -> Bindings:
         """Read the bindings in the file ``path``. Raises ``InvalidBindings``, also when there is no file."""
         if path is None:

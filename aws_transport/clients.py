@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,13 +58,34 @@ def make_clients(address: Address, endpoint: str | None, *, with_ledger: bool) -
     in the AWS configuration, and for an endpoint that is no URL.
     """
     config, polls = _config(_ANSWER_SECONDS), _config(_POLL_ANSWER_SECONDS)
-    try:
+    with _making(address):
         session = _session(address, endpoint)
         return Clients(
             sns=session.client("sns", endpoint_url=endpoint, config=config),
             sqs=session.client("sqs", endpoint_url=endpoint, config=polls),
             ledger=session.client("dynamodb", endpoint_url=endpoint, config=config) if with_ledger else None,
         )
+
+
+def client_maker(address: Address, endpoint: str | None) -> Callable[[str], Any]:
+    """Makes clients of any service, by boto3's name of it, as ``make_clients`` does for those of messages.
+
+    Raises ``InvalidTransportUrl``, here and when a client is made.
+    """
+    with _making(address):
+        untyped: Any = _session(address, endpoint)  # its stubs know the services' names one by one
+
+    def make(service: str) -> Any:
+        with _making(address):
+            return untyped.client(service, endpoint_url=endpoint, config=_config(_ANSWER_SECONDS))
+
+    return make
+
+
+@contextmanager
+def _making(address: Address) -> Iterator[None]:
+    try:
+        yield
     except ProfileNotFound as error:
         raise InvalidTransportUrl(f"the AWS configuration has no profile {address.profile!r}") from error
     except ValueError as error:

@@ -17,9 +17,9 @@ from typing import Final
 from bundling.errors import ImportMissing, ImportUnwanted
 from towpath.errors import TowpathError
 
-_TOWPATH: Final = frozenset({"aws_transport", "bundling", "lambda_runtime", "local_transport", "towpath"})
+_TOWPATH: Final = frozenset({"aws_transport", "bundling", "cdk_app", "lambda_runtime", "local_transport", "towpath"})
 # Of no use in a function, heavy, or both. A handler of one's own may use SQLAlchemy; nothing of Towpath's may bring it.
-_UNWANTED: Final = frozenset({"alembic", "aws_cdk", "bundling", "towpath.cli"})
+_UNWANTED: Final = frozenset({"alembic", "aws_cdk", "bundling", "cdk_app", "towpath.cli"})
 _UNWANTED_OF_TOWPATH: Final = _UNWANTED | {"sqlalchemy", "typer"}
 # What AWS's Python runtimes have beside the standard library: boto3 with what it needs, and the runtime client.
 _ON_LAMBDA: Final = frozenset(

@@ -24,6 +24,7 @@ _BOTO3: Final = frozenset({"boto3", "botocore"})
 # Parts of Towpath that cannot run, or are not called, without another package: left out unless that is in the bundle.
 _PARTS: Final = {
     "bundling": "uv",
+    "cdk_app": "aws_cdk",
     "local_transport": "sqlalchemy",
     "towpath/changes": "typer",
     "towpath/cli": "typer",

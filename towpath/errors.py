@@ -120,6 +120,20 @@ class InvalidBindings(MistakesFound):
     """
 
 
+class InvalidPlan(MistakesFound):
+    """What the gate was given is no plan, change set or template that it can judge.
+
+    What to do: write the file again as the message says, whole, with the tool that is about to make the change.
+    """
+
+
+class InvalidOverrides(MistakesFound):
+    """The file of what may pass the gate has mistakes, and allows nothing.
+
+    What to do: name each address, its environment, a last day and a reason; nothing allows everything.
+    """
+
+
 class InvalidFilter(MistakesFound):
     """The filter policy is outside Amazon SNS's filter-policy language or its limits.
 

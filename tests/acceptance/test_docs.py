@@ -41,7 +41,7 @@ def clone(folder):
     shutil.copytree(
         PROJECT / "examples", folder / "examples", ignore=shutil.ignore_patterns("*.db*", "results", "dist")
     )
-    for name in ("towpath", "lambda_runtime", "aws_transport", "local_transport", "bundling"):
+    for name in ("towpath", "lambda_runtime", "aws_transport", "local_transport", "bundling", "cdk_app"):
         shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, folder / name)

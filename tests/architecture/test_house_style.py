@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("aws_transport", "bundling", "lambda_runtime", "local_transport", "towpath")
+PACKAGES = ("aws_transport", "bundling", "cdk_app", "lambda_runtime", "local_transport", "towpath")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 EMPTY_WORDS = {"base", "common", "helper", "helpers", "impl", "manager", "misc", "types", "util", "utils"}
 OTHER_WORDS = {"backend", "broker", "driver", "helper", "job", "manager", "task", "util", "utils"}  # we have our own

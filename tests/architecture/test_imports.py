@@ -78,7 +78,7 @@ def test_the_core_without_topology_and_commands_loads_the_standard_library_only(
 
 def test_a_transport_is_loaded_only_when_it_is_asked_for():
     loaded = loaded_by("towpath.transports", "towpath.worker")
-    assert not {"aws_transport", "local_transport", "lambda_runtime", "bundling"} & foreign(loaded)
+    assert not {"aws_transport", "local_transport", "lambda_runtime", "bundling", "cdk_app"} & foreign(loaded)
 
 
 def test_what_a_user_needs_comes_from_towpath_itself():

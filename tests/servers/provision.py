@@ -1,9 +1,8 @@
 """Makes what a manifest describes on an AWS for tests, as a deployment does on the real one, and removes it again."""
 
-import functools
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from towpath.manifest import (
     Function,
     Manifest,
     Queue,
+    ResourceStatement,
     Statement,
     Subscription,
     Topic,
@@ -150,11 +150,9 @@ class Deployment:
 
 @contextmanager
 def provisioned(clients: Clients, manifest: Manifest) -> Iterator[Deployment]:
-    """Topics, queues and SNS subscriptions of ``manifest``'s AWS part; all removed afterwards."""
+    """Topics, tables, queues and SNS subscriptions of ``manifest``'s AWS part; all removed afterwards."""
     with ExitStack() as undo:
-        maker = _Maker(sns=clients.client("sns"), sqs=clients.client("sqs"), undo=undo)
-        ledgers = [table for topic in manifest.topics.values() if (table := _table(topic)) is not None]
-        maker.make_tables(ledgers, clients.client("dynamodb") if ledgers else None)
+        maker = _Maker(clients=clients, shared=manifest.aws, undo=undo)
         topics = {name: maker.topic(t) for name, t in manifest.topics.items() if t.aws is not None}
         subscriptions = {
             name: maker.subscription(s, topics[s.topic])
@@ -165,11 +163,16 @@ def provisioned(clients: Clients, manifest: Manifest) -> Iterator[Deployment]:
         yield Deployment(clients=clients, manifest=manifest, bindings=bindings, _undo=undo)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Maker:
-    sns: Any
-    sqs: Any
+    clients: Clients
+    shared: Any  # what the manifest's resources have in common
     undo: ExitStack
+    sns: Any = field(init=False)
+    sqs: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sns, self.sqs = self.clients.client("sns"), self.clients.client("sqs")
 
     def topic(self, topic: Topic) -> TopicBinding:
         attributes = {"FifoTopic": "true", "ContentBasedDeduplication": "false"} if topic.aws.fifo else {}
@@ -177,29 +180,35 @@ class _Maker:
             attributes["FifoThroughputScope"] = topic.aws.fifo_throughput_scope
         arn = self.sns.create_topic(Name=topic.aws.topic_name, Attributes=attributes)["TopicArn"]
         self.undo.callback(_forgiving(self.sns.delete_topic), TopicArn=arn)
+        policy = _resource_policy(self.shared.topic_policy, _place(arn) | {"topic_arn": arn})
+        self.sns.set_topic_attributes(TopicArn=arn, AttributeName="Policy", AttributeValue=policy)
+        if (table := _table(topic)) is not None:
+            self.table(table)
         return TopicBinding(arn=arn, fifo=topic.aws.fifo)
 
-    def make_tables(self, tables: Sequence[DeduplicationTable], dynamodb: Any) -> None:
-        for table in tables:
-            dynamodb.create_table(
-                TableName=table.name,
-                AttributeDefinitions=[
-                    {"AttributeName": table.partition_key, "AttributeType": table.partition_key_type}
-                ],
-                KeySchema=[{"AttributeName": table.partition_key, "KeyType": "HASH"}],
-                BillingMode=table.billing_mode,
-            )
-            self.undo.callback(_forgiving(dynamodb.delete_table), TableName=table.name)
-        for table in tables:
-            described = functools.partial(dynamodb.describe_table, TableName=table.name)
-            _await(lambda described=described: described()["Table"]["TableStatus"] == "ACTIVE", "the table is active")
+    def table(self, table: DeduplicationTable) -> None:
+        dynamodb = self.clients.client("dynamodb")
+        dynamodb.create_table(
+            TableName=table.name,
+            BillingMode=table.billing_mode,
+            AttributeDefinitions=[{"AttributeName": table.partition_key, "AttributeType": table.partition_key_type}],
+            KeySchema=[{"AttributeName": table.partition_key, "KeyType": "HASH"}],
+        )
+        self.undo.callback(_forgiving(dynamodb.delete_table), TableName=table.name)
+        _await(lambda: dynamodb.describe_table(TableName=table.name)["Table"]["TableStatus"] == "ACTIVE", "the table")
+        dynamodb.update_time_to_live(
+            TableName=table.name,
+            TimeToLiveSpecification={"Enabled": True, "AttributeName": table.ttl_attribute},
+        )
 
     def subscription(self, subscription: Subscription, topic: TopicBinding) -> SubscriptionBinding:
         aws, settings = subscription.aws, subscription.aws.sns_subscription
-        dead_url, dead_arn = self.queue(aws.dead_letter_queue, {})
-        failed_url, failed_arn = self.queue(aws.delivery_failure_queue, _from_topic(topic))
+        dead_url, dead_arn = self.queue(aws.dead_letter_queue, topic, {})
+        failed_url, failed_arn = self.queue(aws.delivery_failure_queue, topic, {})
         redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": aws.queue.max_receive_count}
-        url, arn = self.queue(aws.queue, _from_topic(topic) | {"RedrivePolicy": json.dumps(redrive)})
+        url, arn = self.queue(aws.queue, topic, {"RedrivePolicy": json.dumps(redrive)})
+        allow = {"redrivePermission": aws.dead_letter_queue.redrive_allow, "sourceQueueArns": [arn]}
+        self.sqs.set_queue_attributes(QueueUrl=dead_url, Attributes={"RedriveAllowPolicy": json.dumps(allow)})
         attributes = {
             "RawMessageDelivery": json.dumps(settings.raw_message_delivery),
             "RedrivePolicy": json.dumps({"deadLetterTargetArn": failed_arn}),
@@ -214,13 +223,18 @@ class _Maker:
             queue_url=url, queue_arn=arn, dead_letter_queue_url=dead_url, delivery_failure_queue_url=failed_url
         )
 
-    def queue(self, queue: Queue, more: dict[str, str]) -> tuple[str, str]:
+    def queue(self, queue: Queue, topic: TopicBinding, more: dict[str, str]) -> tuple[str, str]:
+        place = _place(topic.arn)
+        arn = Template("arn:${partition}:sqs:${region}:${account}:").substitute(place) + queue.name
+        is_dead = queue.redrive_allow is not None
+        policy = self.shared.dead_letter_queue_policy if is_dead else self.shared.queue_policy
         attributes = {
             "VisibilityTimeout": str(queue.visibility_timeout_seconds),
             "MessageRetentionPeriod": str(queue.message_retention_seconds),
             "MaximumMessageSize": str(queue.maximum_message_size),
             "ReceiveMessageWaitTimeSeconds": str(queue.receive_wait_time_seconds),
             "SqsManagedSseEnabled": json.dumps(queue.sqs_managed_sse),
+            "Policy": _resource_policy(policy, place | {"topic_arn": topic.arn, "queue_arn": arn}),
         } | more
         if queue.fifo:
             attributes |= {"FifoQueue": "true", "ContentBasedDeduplication": "false"}
@@ -228,23 +242,32 @@ class _Maker:
             attributes |= {"FifoThroughputLimit": queue.fifo_throughput_limit} if queue.fifo_throughput_limit else {}
         url = self.sqs.create_queue(QueueName=queue.name, Attributes=attributes)["QueueUrl"]
         self.undo.callback(_forgiving(self.sqs.delete_queue), QueueUrl=url)
-        known = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
-        return url, known["Attributes"]["QueueArn"]
+        return url, arn
 
 
 def _table(topic: Topic) -> DeduplicationTable | None:
     return None if topic.aws is None else topic.aws.deduplication_table
 
 
-def _from_topic(topic: TopicBinding) -> dict[str, str]:
-    statement = {
-        "Effect": "Allow",
-        "Principal": {"Service": "sns.amazonaws.com"},
-        "Action": "sqs:SendMessage",
-        "Resource": "*",
-        "Condition": {"ArnEquals": {"aws:SourceArn": topic.arn}},
-    }
-    return {"Policy": _document([statement])}
+def _place(topic_arn: str) -> dict[str, str]:
+    _, partition, _, region, account, _ = topic_arn.split(":")
+    return {"partition": partition, "region": region, "account": account}
+
+
+def _resource_policy(statements: tuple[ResourceStatement, ...], names: dict[str, str]) -> str:
+    """A resource's policy as the manifest has it. Its placeholders stand in no other text."""
+    written = [
+        {
+            "Sid": one.sid,
+            "Effect": one.effect,
+            "Principal": "*" if one.principals == {"AWS": ("*",)} else one.principals,
+            "Action": list(one.actions),
+            "Resource": list(one.resources),
+            **({"Condition": one.conditions} if one.conditions else {}),
+        }
+        for one in statements
+    ]
+    return Template(_document(written)).substitute(names)
 
 
 def _document(statements: list[dict[str, Any]]) -> str:

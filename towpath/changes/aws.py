@@ -16,6 +16,29 @@ _REPLACED: Final = ("partition_mode", "topic:aws.fifo", *_RENAMED)
 _THREE: Final = ("queue", "dead_letter_queue", "delivery_failure_queue")
 
 
+# What is said of a resource's attribute, whoever changes it: a manifest, or a plan of Terraform or CloudFormation.
+RECEIVES: Final = number(
+    "SQS sets aside what it handed out", "times", falls="what it has handed out as often goes at once"
+)
+VISIBILITY: Final = number("SQS hides what it hands out for", "seconds", falls="what takes longer is handed out twice")
+RETENTION: Final = number("its queue keeps a message for", "seconds", falls="older ones are deleted, handled or not")
+SIZE: Final = number("its queues take messages of up to", "bytes", falls="larger ones cannot be delivered")
+ENCRYPTION: Final = switch(
+    on=safe("SQS encrypts what its queues hold"), off=lossy("SQS no longer encrypts what its queues hold")
+)
+RAW_DELIVERY: Final = switch(
+    on=lossy("SNS delivers messages as they are"),
+    off=lossy("SNS delivers messages within an envelope of its own, without their attributes"),
+)
+LOG_RETENTION: Final = number("its log is kept for", "days", falls="what is older is deleted")
+ANSWERS: Final = always(
+    lossy("Lambda reads its function's answer otherwise: failed messages are deleted, or good ones repeated")
+)
+POLLING: Final = switch(
+    on=safe("Lambda polls its queue"), off=lossy("Lambda no longer polls its queue, whose messages wait")
+)
+
+
 def rules(resources: Resources) -> tuple[Rule, ...]:
     """The rules, in a comparison whose resources are ``resources``; the last one speaks of everything."""
     return (*_QUEUES, *_FUNCTION, *_policies(resources), *_ALARMS, *_REST)
@@ -44,12 +67,12 @@ _QUEUES: Final = (
     ),
     Rule(
         paths=("aws.queue.max_receive_count",),
-        tell=number("SQS sets aside what it handed out", "times", falls="what it has handed out as often goes at once"),
+        tell=RECEIVES,
         follows=("max_attempts", "host"),
     ),
     Rule(
         paths=("aws.queue.visibility_timeout_seconds",),
-        tell=number("SQS hides what it hands out for", "seconds", falls="what takes longer is handed out twice"),
+        tell=VISIBILITY,
     ),
     Rule(
         paths=("aws.*.visibility_timeout_seconds",),
@@ -58,26 +81,21 @@ _QUEUES: Final = (
     ),
     Rule(
         paths=("aws.queue.message_retention_seconds",),
-        tell=number("its queue keeps a message for", "seconds", falls="older ones are deleted, handled or not"),
+        tell=RETENTION,
         follows=("topic:retention_days",),
     ),
     Rule(
         paths=("aws.*.maximum_message_size",),
-        tell=number("its queues take messages of up to", "bytes", falls="larger ones cannot be delivered"),
+        tell=SIZE,
     ),
     Rule(
         paths=("aws.*.sqs_managed_sse",),
-        tell=switch(
-            on=safe("SQS encrypts what its queues hold"), off=lossy("SQS no longer encrypts what its queues hold")
-        ),
+        tell=ENCRYPTION,
     ),
     Rule(paths=("aws.*.receive_wait_time_seconds",), tell=number("a receive waits for messages for up to", "seconds")),
     Rule(
         paths=("aws.sns_subscription.raw_message_delivery",),
-        tell=switch(
-            on=lossy("SNS delivers messages as they are"),
-            off=lossy("SNS delivers messages within an envelope of its own, without their attributes"),
-        ),
+        tell=RAW_DELIVERY,
     ),
 )
 
@@ -108,7 +126,7 @@ _FUNCTION: Final = (
     ),
     Rule(
         paths=("aws.function.log_retention_days",),
-        tell=number("its log is kept for", "days", falls="what is older is deleted"),
+        tell=LOG_RETENTION,
     ),
     Rule(
         paths=("aws.function.runtime", "aws.function.architecture"),
@@ -143,15 +161,11 @@ _FUNCTION: Final = (
     ),
     Rule(
         paths=("aws.event_source_mapping.function_response_types",),
-        tell=always(
-            lossy("Lambda reads its function's answer otherwise: failed messages are deleted, or good ones repeated")
-        ),
+        tell=ANSWERS,
     ),
     Rule(
         paths=("aws.event_source_mapping.enabled",),
-        tell=switch(
-            on=safe("Lambda polls its queue"), off=lossy("Lambda no longer polls its queue, whose messages wait")
-        ),
+        tell=POLLING,
         follows=("status",),
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from towpath.changes.differences import Difference
 from towpath.changes.rules import Impact, Teller, Told, shown
+from towpath.errors import InvalidFilter
+from towpath.filters import FilterPolicy
 
 
 def number(of: str, unit: str = "", *, falls: str = "", none: str = "nothing") -> Teller:
@@ -49,6 +51,24 @@ def other(of: str, impact: Impact, because: str = "") -> Teller:
 def switch(on: Told, off: Told) -> Teller:
     """True or false: what is said when it becomes the one or the other."""
     return lambda _old, _new, found: on if all(difference.new is True for difference in found) else off
+
+
+def filtered(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> Told:
+    """Another filter, ``None`` where everything is wanted. What lets through all that the old one did is safe."""
+    only = "what is published from then on; what it has already stays"
+    if new is None and old is not None:
+        return safe(f"its filter goes and it gets everything of {only}")
+    turned = f"gets the filter {shown(new)} instead of {shown(old)}"
+    if old is not None and new is not None and _is_wider(new, old):
+        return safe(f"{turned}, for {only}; it lets through all that the old one did")
+    return lossy(f"{turned}, for {only}, and what the filter keeps out never comes")
+
+
+def _is_wider(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    try:
+        return FilterPolicy.parse(new).lets_through_all_of(FilterPolicy.parse(old))
+    except InvalidFilter:  # nothing is proven of what SNS would refuse
+        return False
 
 
 def lossy(sentence: str) -> Told:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from towpath.changes.differences import Difference
-from towpath.changes.phrases import destructive, lossy, number, other, safe, switch
-from towpath.changes.rules import Rule, Told, shown
+from towpath.changes.phrases import destructive, filtered, lossy, number, other, safe, switch
+from towpath.changes.rules import Rule, Told
 from towpath.manifest import Subscription
 
 _MOVED: Final = ("transport", "topic:transport")
@@ -53,11 +53,7 @@ def _host(old: Subscription, new: Subscription, _found: Sequence[Difference]) ->
 
 
 def _filter(old: Subscription, new: Subscription, _found: Sequence[Difference]) -> Told:
-    only = "what is published from then on; what it has already stays"
-    if new.filter_policy is None and old.filter_policy is not None:
-        return safe(f"its filter goes and it gets everything of {only}")
-    turned = f"gets the filter {shown(new.filter_policy)} instead of {shown(old.filter_policy)}"
-    return lossy(f"{turned}, for {only}, and what the filter keeps out never comes")
+    return filtered(old.filter_policy, new.filter_policy)
 
 
 def _status(_old: Subscription, new: Subscription, _found: Sequence[Difference]) -> Told:

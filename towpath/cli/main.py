@@ -16,9 +16,17 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from towpath.cli.output import print_document, print_failure
-from towpath.errors import InvalidManifest, InvalidTopology, TowpathError
+from towpath.errors import (
+    InvalidBindings,
+    InvalidManifest,
+    InvalidOverrides,
+    InvalidPlan,
+    InvalidTopology,
+    TowpathError,
+)
 
 _GROUP: Final = "towpath.commands"
+_WRONG_FILES: Final = (InvalidBindings, InvalidManifest, InvalidOverrides, InvalidPlan, InvalidTopology)
 _EXTRA_OF: Final[Mapping[str, str]] = {
     "alembic": "local",
     "aws_lambda_powertools": "lambda",
@@ -50,6 +58,8 @@ _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
     "deliveries": _BuiltIn(module="towpath.cli.act", attribute="deliveries"),
     "dead-letters": _BuiltIn(module="towpath.cli.act", attribute="dead_letters"),
     "pause": _BuiltIn(module="towpath.cli.pausing", attribute="pause"),
+    "terraform": _BuiltIn(module="towpath.cli.gate", attribute="terraform"),
+    "cdk": _BuiltIn(module="towpath.cli.gate", attribute="cdk"),
     "resume": _BuiltIn(module="towpath.cli.pausing", attribute="resume"),
 }
 
@@ -155,7 +165,7 @@ def main() -> None:
         if debug:
             raise
         print_failure(str(error))
-        sys.exit(2 if isinstance(error, InvalidTopology | InvalidManifest) else 1)
+        sys.exit(2 if isinstance(error, _WRONG_FILES) else 1)
     except Exception as error:
         if debug:
             raise

@@ -15,6 +15,7 @@ from towpath.errors import InvalidFilter, Mistake
 from towpath.filters.bounds import size_fault
 from towpath.filters.checks import mistakes
 from towpath.filters.evaluation import PolicyTest, policy_test
+from towpath.filters.widening import lets_through_all_of
 from towpath.message import AttributeValue
 
 __all__ = ["FilterPolicy"]
@@ -57,6 +58,10 @@ class FilterPolicy:
         (Amazon SNS developer guide, "Key matching").
         """
         return bool(attributes) and self._passes(attributes)
+
+    def lets_through_all_of(self, other: FilterPolicy) -> bool:
+        """Whether every message that passes ``other`` certainly passes this one. ``False`` when it cannot be proven."""
+        return lets_through_all_of(self.keys, other.keys)
 
     def to_json(self) -> str:
         """The canonical text: equal policies give equal text. ``parse`` makes an equal policy of it."""

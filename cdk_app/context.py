@@ -1,0 +1,89 @@
+"""What ``cdk`` is told: after ``-c``, in ``cdk.json``, and where to deploy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from cdk_app.artifacts import Artifact, load_artifacts, read_artifacts
+from cdk_app.errors import InvalidInputs
+from cdk_app.inputs import Inputs, Options
+from towpath.errors import Mistake
+from towpath.manifest import Manifest
+from towpath.records import read_record
+
+Synthesis = Literal["default", "cli-credentials", "bootstrapless"]
+
+SUBJECT: Final = "the context given to cdk"
+_EXAMPLE: Final = "cdk synth -c manifest=manifest.json -c environment=prod -c artifacts=artifacts.json"
+_TEXTS: Final = ("kms_key_arn", "permissions_boundary", "removal_policy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Everything that is to be deployed. ``account`` and ``region`` are None where the CLI's own hold."""
+
+    manifest: Manifest
+    inputs: Inputs
+    synthesis: Synthesis
+    account: str | None
+    region: str | None
+
+
+def read_context(context: Mapping[str, Any], environ: Mapping[str, str]) -> Wanted:
+    """What ``context`` says; account and region, without it, ``environ``, where the CDK's CLI puts its own.
+
+    Raises ``InvalidInputs`` or ``InvalidManifest`` with every mistake of the part that it read.
+    """
+    path = context.get("manifest")
+    if not isinstance(path, str):
+        raise _mistaken(f"names no manifest: {_EXAMPLE}")
+    manifest = Manifest.load(path)
+    environment = context.get("environment")
+    if environment != manifest.environment:
+        said = "names no environment" if environment is None else f"is for environment {environment!r}"
+        raise _mistaken(f"{said}, and {path} is rendered for {manifest.environment!r}")
+    synthesis = context.get("synthesis", "default")
+    if synthesis not in get_args(Synthesis):
+        raise _mistaken(f"has synthesis {synthesis!r}, which must be one of {', '.join(get_args(Synthesis))}")
+    return Wanted(
+        manifest=manifest,
+        inputs=Inputs(**read_options(context), artifacts=_artifacts(context.get("artifacts"), manifest)),
+        synthesis=synthesis,
+        account=context.get("account") or environ.get("CDK_DEFAULT_ACCOUNT"),
+        region=context.get("region") or environ.get("CDK_DEFAULT_REGION"),
+    )
+
+
+def read_options(context: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of ``Options`` that ``context`` speaks of, whatever else is in it. Raises ``InvalidInputs``."""
+    names = [field.name for field in fields(Options)]
+    written = {name: _value(name, context[name]) for name in names if name in context}
+    options = read_record(Options, written, InvalidInputs, SUBJECT)
+    return {name: getattr(options, name) for name in names}
+
+
+def _artifacts(given: object, manifest: Manifest) -> Mapping[str, Artifact]:
+    if given is None:
+        return {}
+    if isinstance(given, str):
+        return load_artifacts(Path(given), manifest)
+    return read_artifacts(given, Path(), manifest, "the artifacts in cdk.json")
+
+
+def _value(name: str, given: object) -> object:
+    """What stands in ``cdk.json`` as it is; what came after ``-c``, where everything is text, as JSON."""
+    if not isinstance(given, str) or name in _TEXTS:
+        return given
+    try:
+        return json.loads(given)
+    except ValueError as error:
+        problem = f'must be JSON, as in -c \'tags={{"team": "orders"}}\', not {given!r}'
+        raise InvalidInputs(SUBJECT, [Mistake(path=name, problem=problem)]) from error
+
+
+def _mistaken(problem: str) -> InvalidInputs:
+    return InvalidInputs(SUBJECT, [Mistake(path="", problem=problem)])
