@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 CDK := node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cdk demo demo-cdk test parts behaviour unit conformance agreement bench scale soak check format mutate coverage lock clean
+.PHONY: help setup cdk demo demo-cdk demo-terraform test test-infrastructure checkov parts behaviour unit conformance agreement bench scale soak check format mutate coverage lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -37,6 +37,9 @@ demo: setup ## Watch the main path: SQLite, then the same handler in a Lambda zi
 demo-cdk: setup cdk ## Deploy the quickstart to LocalStack by the CDK, have it handle a message, and remove it
 	$(BIN)/python -m tests.servers.cdk_quickstart
 
+demo-terraform: setup ## Deploy the quickstart to LocalStack by Terraform, publish a document, watch the function handle it
+	$(BIN)/python -m tests.terraform.demo
+
 # The slow halves mostly wait for processes and servers, each for its own: they run side by side.
 test: setup cdk ## Run every test on SQLite, PostgreSQL, LocalStack and awslambdaric
 	$(BIN)/pytest tests/architecture tests/unit
@@ -47,6 +50,15 @@ parts: setup cdk ## Run the tests of single parts on real databases, LocalStack 
 
 behaviour: setup ## Run the behaviour suite and the tests of what users see
 	$(BIN)/pytest tests/conformance tests/acceptance
+
+test-infrastructure: setup cdk ## Deploy and remove more by Terraform, on LocalStack (about 10 minutes, most of it waiting)
+	$(BIN)/pytest -m infrastructure tests/integration
+
+checkov: setup ## Look for what is unsafe in the Terraform module; what is skipped says why in its file
+	$(PYTHON) -m venv .tools/checkov
+	$(BIN)/uv pip sync --quiet --python .tools/checkov/bin/python tests/terraform/checkov.lock
+	.tools/checkov/bin/checkov --directory terraform --framework terraform --skip-path examples --skip-path tests \
+	  --compact --quiet --skip-download --skip-results-upload
 
 unit: setup ## Run the quick tests only
 	$(BIN)/pytest tests/architecture tests/unit

@@ -17,6 +17,7 @@ from tests.servers.localstack import Aws, LocalStackUnavailable, private_localst
 from tests.servers.pgbouncer import PgBouncerUnavailable, pooled
 from tests.servers.postgres import PostgresUnavailable, fresh_database, private_cluster
 from tests.servers.real_aws import CHOICE_VARIABLE, RealAws, real_account
+from tests.servers.terraform import TerraformUnavailable, binary
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +52,15 @@ def aws() -> Iterator[Aws | RealAws]:
         except LocalStackUnavailable as error:
             left_out("LocalStack", str(error))
         yield Aws(endpoint=endpoint, region="eu-west-1")
+
+
+@pytest.fixture(scope="session")
+def terraform() -> str:
+    """Where Terraform is: for tests that run it."""
+    try:
+        return binary()
+    except TerraformUnavailable as error:
+        left_out("Terraform", str(error))
 
 
 @pytest.fixture(scope="session")

@@ -149,6 +149,10 @@ def manifest_page() -> str:
     return str(runpy.run_path(str(FOLDER / "manifest_page.py"))["manifest_page"]())
 
 
+def terraform_page() -> str:
+    return str(runpy.run_path(str(FOLDER / "terraform_page.py"))["terraform_page"]())
+
+
 def manifest_schema_text() -> str:
     """The JSON Schema of manifests, as ``towpath manifest schema`` prints it."""
     return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"
@@ -168,6 +172,7 @@ PAGES = {
     "topology.schema.json": schema_text,
     "manifest.md": manifest_page,
     "manifest.schema.json": manifest_schema_text,
+    "../../terraform/README.md": terraform_page,
 }
 
 if __name__ == "__main__":
