@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -380,6 +381,16 @@ def test_an_image_needs_neither_runtime_nor_handler() -> None:
     assert (made["PackageType"], made["Code"]) == ("Image", {"ImageUri": uri})
     assert made["ImageConfig"] == {"Command": ["lambda_runtime.entry.handler"]}
     assert not {"Runtime", "Handler"} & made.keys()
+
+
+def test_a_zip_of_this_machine_goes_into_the_bootstrapped_bucket(tmp_path: Path) -> None:
+    from cdk_app import ZipArtifact
+
+    (tmp_path / "a.zip").write_bytes(b"PK\x05\x06" + 18 * b"\0")
+    made = template(resolved(a={}), artifacts={"a": ZipArtifact.of(tmp_path / "a.zip")})
+    code = by_place(made)["a", "Function"]["Code"]
+    assert code["S3Bucket"] == f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
+    assert code["S3Key"].endswith(".zip")
 
 
 # --- Stacks and outputs ------------------------------------------------------------------------------------------
