@@ -442,6 +442,24 @@ def test_other_outputs_are_policies_functions_externals_and_the_dashboard(full: 
     assert rights(partner["policy_json"]) == [(CONSUME, [partner["queue_arn"]]), (["kms:Decrypt"], [KEY])]
 
 
+@pytest.mark.parametrize(
+    ("region", "console"),
+    [
+        ("eu-west-1", "console.aws.amazon.com"),
+        ("cn-north-1", "console.amazonaws.cn"),
+        ("us-gov-west-1", "console.amazonaws-us-gov.com"),
+    ],
+)
+def test_the_dashboard_is_in_the_regions_own_console(region: str, console: str) -> None:
+    from aws_cdk import App, Environment, assertions
+
+    from cdk_app import TowpathStack
+
+    stack = TowpathStack(App(), "all", manifest=resolved(a={"host": "worker"}), env=Environment(region=region))
+    made = assertions.Template.from_stack(stack).to_json()
+    assert f".{console}/cloudwatch/" in Deployed(template=made).outputs()["DashboardUrl"]
+
+
 def test_a_work_queue_is_part_of_a_stack_of_ones_own() -> None:
     from aws_cdk import App, Stack, assertions
 

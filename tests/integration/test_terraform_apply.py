@@ -16,7 +16,7 @@ from bundling.build import BundleRequest, build
 from bundling.target import host_target
 from tests.servers.localstack import Aws
 from tests.servers.moto_services import moto_services
-from tests.servers.terraform import Terraform, actions, on_localstack, root
+from tests.servers.terraform import actions, on_localstack, root
 from tests.terraform.demo import demonstrate
 from towpath import connect
 from towpath.manifest import Manifest
