@@ -51,7 +51,7 @@ parts: setup cdk ## Run the tests of single parts on real databases, LocalStack 
 behaviour: setup ## Run the behaviour suite and the tests of what users see
 	$(BIN)/pytest tests/conformance tests/acceptance
 
-test-infrastructure: setup cdk ## Deploy and remove more by Terraform, on LocalStack (about 10 minutes, most of it waiting)
+test-infrastructure: setup cdk ## Deploy and remove more by Terraform and the CDK, on LocalStack (about 10 minutes, most of it waiting)
 	$(BIN)/pytest -m infrastructure tests/integration
 
 checkov: setup ## Look for what is unsafe in the Terraform module; what is skipped says why in its file

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ QUICKSTART = PROJECT / "examples/quickstart"
 DOCUMENT = "macbeth-act-1"
 SUBSCRIPTION = "documents.convert"
 BUCKET = "towpath-bundles"
+ACCOUNT = "000000000000"  # LocalStack's
 HANDLED_SECONDS = 240  # a second or two on an idle machine
 
 
@@ -34,6 +35,7 @@ class Quickstart:
 
     aws: Aws
     folder: Path
+    context: Mapping[str, str] = field(default_factory=lambda: {"synthesis": "bootstrapless"})
 
     @property
     def variables(self) -> dict[str, str]:
@@ -64,10 +66,14 @@ class Quickstart:
         return manifest
 
     def bundle(self) -> None:
-        """Build the function's zip for this machine and upload it; ``artifacts.json`` is what the command prints."""
-        s3 = self.aws.client("s3")
-        s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": self.aws.region})
-        options = ("--target", "host", "--output", str(self.folder), "--upload", f"s3://{BUCKET}", "--json")
+        """Build the function's zip for this machine, and upload it where the CDK cannot; ``artifacts.json`` is what the
+        command prints.
+        """
+        options = ["--target", "host", "--output", str(self.folder), "--json"]
+        if self.context.get("synthesis") == "bootstrapless":
+            s3 = self.aws.client("s3")
+            s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": self.aws.region})
+            options += ["--upload", f"s3://{BUCKET}"]
         printed = self._towpath("bundle", SUBSCRIPTION, "--manifest", str(self.manifest_file), *options)
         (self.folder / "artifacts.json").write_text(printed, encoding="utf-8")
 
@@ -77,8 +83,8 @@ class Quickstart:
             "manifest": str(self.manifest_file),
             "environment": "dev",
             "artifacts": str(self.folder / "artifacts.json"),
-            "synthesis": "bootstrapless",
             "removal_policy": "destroy",
+            **self.context,
             "function_environment": json.dumps({SUBSCRIPTION: self._function_variables()}),
         }
         context = [part for key, value in told.items() for part in ("-c", f"{key}={value}")]
@@ -89,6 +95,13 @@ class Quickstart:
         if done.returncode:
             raise RuntimeError(f"cdk {command} failed:\n{done.stdout}\n{done.stderr}")
         return done.stdout + done.stderr
+
+    def bootstrap(self) -> None:
+        """``cdk bootstrap``: the bucket and the roles that default synthesis needs."""
+        where = ("--app", "true", "--output", str(self.folder / "cdk.out"))
+        done = run("bootstrap", f"aws://{ACCOUNT}/{self.aws.region}", *where, environment=self.variables)
+        if done.returncode:
+            raise RuntimeError(f"cdk bootstrap failed:\n{done.stdout}\n{done.stderr}")
 
     def deploy(self) -> None:
         """``cdk deploy``; ``bindings.json`` is written from its outputs."""
