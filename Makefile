@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CDK := node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-terraform test test-infrastructure checkov parts behaviour unit conformance agreement bench scale soak check format mutate coverage lock clean
+.PHONY: help setup cdk demo demo-cdk demo-terraform test test-infrastructure checkov parts behaviour unit conformance agreement bench scale soak check format mutate coverage lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -23,24 +24,34 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
+# Without npm the tests that need the CDK's command line say that they are left out.
+cdk: $(CDK) ## Install the CDK's command line into node_modules/, as package-lock.json has it
+
+$(CDK): package.json package-lock.json
+	@if command -v npm >/dev/null; then npm ci --no-audit --no-fund --silent && touch $@; \
+	  else echo "the CDK's command line is not installed: there is no npm" >&2; fi
+
 demo: setup ## Watch the main path: SQLite, then the same handler in a Lambda zip
 	$(BIN)/towpath demo
+
+demo-cdk: setup cdk ## Deploy the quickstart to LocalStack by the CDK, have it handle a message, and remove it
+	$(BIN)/python -m tests.servers.cdk_quickstart
 
 demo-terraform: setup ## Deploy the quickstart to LocalStack by Terraform, publish a document, watch the function handle it
 	$(BIN)/python -m tests.terraform.demo
 
 # The slow halves mostly wait for processes and servers, each for its own: they run side by side.
-test: setup ## Run every test on SQLite, PostgreSQL, LocalStack and awslambdaric
+test: setup cdk ## Run every test on SQLite, PostgreSQL, LocalStack and awslambdaric
 	$(BIN)/pytest tests/architecture tests/unit
 	$(MAKE) --no-print-directory --jobs=2 parts behaviour
 
-parts: setup ## Run the tests of single parts on real databases, LocalStack and processes
-	$(BIN)/pytest tests/integration
+parts: setup cdk ## Run the tests of single parts on real databases, LocalStack and processes
+	$(BIN)/pytest tests/integration tests/parity
 
 behaviour: setup ## Run the behaviour suite and the tests of what users see
 	$(BIN)/pytest tests/conformance tests/acceptance
 
-test-infrastructure: setup ## Deploy and remove more by Terraform, on LocalStack (about 10 minutes, most of it waiting)
+test-infrastructure: setup cdk ## Deploy and remove more by Terraform and the CDK, on LocalStack (about 10 minutes, most of it waiting)
 	$(BIN)/pytest -m infrastructure tests/integration
 
 checkov: setup ## Look for what is unsafe in the Terraform module; what is skipped says why in its file
@@ -106,4 +117,4 @@ lock: ## Resolve the dependencies anew into requirements.lock
 	  --extra aws --extra bundling --extra cdk --extra cli --extra lambda --extra local --group dev pyproject.toml -o requirements.lock
 
 clean: ## Remove what the other commands made
-	rm -rf $(VENV) .coverage .tools dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .coverage .tools dist node_modules cdk.out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -129,9 +129,10 @@ def _read(written: object, folder: Path) -> Artifact | str:
     if _is_bundle(written):
         keys = ("s3_bucket", "s3_key", "sha256") if "s3_bucket" in written else ("path", "sha256")
         written = {key: written.get(key) for key in keys}
-    if not all(isinstance(value, str) and value for value in written.values()):
+    texts = {key: value for key, value in written.items() if isinstance(value, str) and value}
+    if len(texts) < len(written):
         return "must hold texts, none of them empty"
-    return _of_texts(written, folder)
+    return _of_texts(texts, folder)
 
 
 def _of_texts(written: Mapping[str, str], folder: Path) -> Artifact | str:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from cdk_app.artifacts import Artifact, load_artifacts, read_artifacts
+from cdk_app.artifacts import Artifact, ZipArtifact, load_artifacts, read_artifacts
 from cdk_app.errors import InvalidInputs
 from cdk_app.inputs import Inputs, Options
 from towpath.errors import Mistake
 from towpath.manifest import Manifest
-from towpath.records import read_record
+from towpath.records import key_path, read_record
 
 Synthesis = Literal["default", "cli-credentials", "bootstrapless"]
 
@@ -49,9 +49,12 @@ def read_context(context: Mapping[str, Any], environ: Mapping[str, str]) -> Want
     synthesis = context.get("synthesis", "default")
     if synthesis not in get_args(Synthesis):
         raise _mistaken(f"has synthesis {synthesis!r}, which must be one of {', '.join(get_args(Synthesis))}")
+    artifacts = _artifacts(context.get("artifacts"), manifest)
+    if synthesis == "bootstrapless":
+        _check_uploaded(artifacts)
     return Wanted(
         manifest=manifest,
-        inputs=Inputs(**read_options(context), artifacts=_artifacts(context.get("artifacts"), manifest)),
+        inputs=Inputs(**read_options(context), artifacts=artifacts),
         synthesis=synthesis,
         account=context.get("account") or environ.get("CDK_DEFAULT_ACCOUNT"),
         region=context.get("region") or environ.get("CDK_DEFAULT_REGION"),
@@ -72,6 +75,14 @@ def _artifacts(given: object, manifest: Manifest) -> Mapping[str, Artifact]:
     if isinstance(given, str):
         return load_artifacts(Path(given), manifest)
     return read_artifacts(given, Path(), manifest, "the artifacts in cdk.json")
+
+
+def _check_uploaded(artifacts: Mapping[str, Artifact]) -> None:
+    """Only a bootstrapped environment has a bucket into which the CDK can put a zip of this machine."""
+    problem = "is a file, which bootstrapless synthesis cannot upload; have 'towpath bundle --upload' put it into S3"
+    found = [name for name, one in artifacts.items() if isinstance(one, ZipArtifact)]
+    if found:
+        raise InvalidInputs(SUBJECT, [Mistake(path=key_path(("artifacts", name)), problem=problem) for name in found])
 
 
 def _value(name: str, given: object) -> object:

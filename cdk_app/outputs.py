@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import CfnOutput, JsonNull, Stack
 from constructs import Construct
 
 from cdk_app.functions import Deployed
@@ -36,5 +36,5 @@ def subscription_binding(queues: Queues, deployed: Deployed | None) -> dict[str,
         "queue_arn": queues.queue.attr_arn,
         "dead_letter_queue_url": queues.dead_letter_queue.ref,
         "delivery_failure_queue_url": queues.delivery_failure_queue.ref,
-        "function_arn": deployed.alias.ref if deployed is not None else None,
+        "function_arn": deployed.alias.ref if deployed is not None else JsonNull.INSTANCE,  # None would be left out
     }

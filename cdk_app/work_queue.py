@@ -78,7 +78,7 @@ class WorkQueue(Construct):
         for name, topic in self._manifest.topics.items():
             if topic.aws is None:
                 continue
-            if self._part.common == "here":
+            if self._part.topics == "here":
                 arns[name] = make_topic(Construct(self, f"Topic-{name}"), topic.aws, self._around).ref
             else:
                 arns[name] = arn("sns", topic.aws.topic_name)
@@ -100,8 +100,8 @@ class WorkQueue(Construct):
 
     def _tell(self) -> None:
         topics = {}
-        if self._part.common == "here":
-            self._tell_common()
+        if self._part.topics == "here":
+            self._tell_topics()
             topics = {
                 name: topic_binding(topic_arn, fifo=self._is_fifo(name)) for name, topic_arn in self.topic_arns.items()
             }
@@ -121,7 +121,7 @@ class WorkQueue(Construct):
         }
         tell(self, self._prefix, outputs)
 
-    def _tell_common(self) -> None:
+    def _tell_topics(self) -> None:
         deployment = self._around.deployment
         access = deployment.access
         outputs: dict[str, Any] = {

@@ -60,9 +60,6 @@ class Deployed:
                     lambda found: self.value(variables.get(found[1], {"Ref": found[1]})),
                     text,
                 )
-            case "Fn::FindInMap":
-                mapping, first, second = (self.value(key) for key in argument)
-                return self.template["Mappings"][mapping][first][second]
             case "Fn::ImportValue":
                 return self._imported(self.value(argument))
         raise AssertionError(f"no template of ours has {name}")

@@ -1,4 +1,4 @@
-"""What others' rules say of the templates: cdk-nag's findings, each explained, and cfn-lint's, of which there are none."""
+"""What others say of the templates: cdk-nag, each of whose findings is explained, and cfn-lint, which has none."""
 
 import json
 import subprocess

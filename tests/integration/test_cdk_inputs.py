@@ -213,6 +213,16 @@ def test_a_context_that_cannot_be_read_is_refused(given: dict[str, Any], told: s
         context(tmp_path, **given)
 
 
+def test_bootstrapless_synthesis_takes_no_files(tmp_path: Path) -> None:
+    from cdk_app import InvalidInputs
+
+    (tmp_path / "a.zip").write_bytes(b"zip")
+    file = {"a": {"filename": str(tmp_path / "a.zip")}}
+    with pytest.raises(InvalidInputs, match=r"artifacts\.a: is a file, which bootstrapless synthesis cannot upload"):
+        context(tmp_path, artifacts=file, synthesis="bootstrapless")
+    assert context(tmp_path, artifacts=file).synthesis == "default"
+
+
 # --- A manifest edited by hand, in the app as cdk runs it ---------------------------------------------------------
 
 Edit = Callable[[dict[str, Any]], None]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -382,6 +383,16 @@ def test_an_image_needs_neither_runtime_nor_handler() -> None:
     assert not {"Runtime", "Handler"} & made.keys()
 
 
+def test_a_zip_of_this_machine_goes_into_the_bootstrapped_bucket(tmp_path: Path) -> None:
+    from cdk_app import ZipArtifact
+
+    (tmp_path / "a.zip").write_bytes(b"PK\x05\x06" + 18 * b"\0")
+    made = template(resolved(a={}), artifacts={"a": ZipArtifact.of(tmp_path / "a.zip")})
+    code = by_place(made)["a", "Function"]["Code"]
+    assert code["S3Bucket"] == f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
+    assert code["S3Key"].endswith(".zip")
+
+
 # --- Stacks and outputs ------------------------------------------------------------------------------------------
 
 
@@ -429,6 +440,24 @@ def test_other_outputs_are_policies_functions_externals_and_the_dashboard(full: 
     }
     partner = json.loads(told["ExternalSubscriptions"])["orders.partner"]
     assert rights(partner["policy_json"]) == [(CONSUME, [partner["queue_arn"]]), (["kms:Decrypt"], [KEY])]
+
+
+@pytest.mark.parametrize(
+    ("region", "console"),
+    [
+        ("eu-west-1", "console.aws.amazon.com"),
+        ("cn-north-1", "console.amazonaws.cn"),
+        ("us-gov-west-1", "console.amazonaws-us-gov.com"),
+    ],
+)
+def test_the_dashboard_is_in_the_regions_own_console(region: str, console: str) -> None:
+    from aws_cdk import App, Environment, assertions
+
+    from cdk_app import TowpathStack
+
+    stack = TowpathStack(App(), "all", manifest=resolved(a={"host": "worker"}), env=Environment(region=region))
+    made = assertions.Template.from_stack(stack).to_json()
+    assert f".{console}/cloudwatch/" in Deployed(template=made).outputs()["DashboardUrl"]
 
 
 def test_a_work_queue_is_part_of_a_stack_of_ones_own() -> None:

@@ -5,24 +5,17 @@ makes of these, so that the plan knows URLs and ARNs where other resources hold 
 """
 
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.fakes.cloudformation import ACCOUNT, KEY, REGION, URL, arn
+from tests.servers.terraform import MODULE, Terraform
 from towpath.manifest import Manifest, Queue
 
-PROJECT = Path(__file__).resolve().parents[2]
 _PROVIDER = 'provider["registry.terraform.io/hashicorp/aws"]'
 _SKIPS = ("credentials_validation", "metadata_api_check", "requesting_account_id", "region_validation")
-
-
-class TerraformUnavailable(Exception):
-    """Terraform, or its provider of AWS, is not there; the text says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,42 +27,19 @@ class Instance:
 
 
 def planned(instances: Mapping[str, Instance], folder: Path) -> dict[str, Any]:
-    """The plan of all ``instances``, by their names, as JSON. Raises ``TerraformUnavailable``."""
-    if shutil.which("terraform") is None:
-        raise TerraformUnavailable("there is no terraform on the PATH; install Terraform 1.7 or newer")
+    """The plan of all ``instances``, by their names, as JSON."""
     for name, instance in instances.items():
         (folder / f"{name}.json").write_text(instance.manifest.to_json(), encoding="utf-8")
     (folder / "main.tf.json").write_text(json.dumps(_root(instances, folder)), encoding="utf-8")
     (folder / "terraform.tfstate").write_text(json.dumps(_state(instances)), encoding="utf-8")
-    try:
-        _terraform(folder, "init", "-input=false", "-backend=false")
-    except subprocess.CalledProcessError as error:
-        raise TerraformUnavailable(f"'terraform init' failed: {error.stderr}") from error
-    _terraform(folder, "plan", "-refresh=false", "-input=false", "-lock=false", "-out=plan")
-    shown: dict[str, Any] = json.loads(_terraform(folder, "show", "-json", "plan"))
-    return shown
-
-
-def _terraform(folder: Path, *arguments: str) -> str:
-    cache = PROJECT / ".tools/terraform"
-    cache.mkdir(parents=True, exist_ok=True)
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    done = subprocess.run(
-        ["terraform", arguments[0], "-no-color", *arguments[1:]],
-        cwd=folder,
-        env={"TF_PLUGIN_CACHE_DIR": str(cache), **inherited, "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    return Terraform(folder=folder).initialise().plan("-refresh=false")
 
 
 def _root(instances: Mapping[str, Instance], folder: Path) -> dict[str, Any]:
     """A configuration whose modules are the instances, and whose outputs theirs."""
     modules = {
         name: {
-            "source": str(PROJECT / "terraform"),
+            "source": str(MODULE),
             "manifest_path": str(folder / f"{name}.json"),
             "region": REGION,
             "account_id": ACCOUNT,

@@ -10,7 +10,7 @@ from tests.conftest import left_out
 from tests.fakes.cloudformation import ACCOUNT, REGION
 from tests.parity import cdk_facts, terraform_facts
 from tests.parity.manifests import GENERATED, generated, instances
-from tests.parity.planning import Instance, TerraformUnavailable, planned
+from tests.parity.planning import Instance, planned
 from tests.servers.cdk import CdkUnavailable, start, template
 
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/lines@sha256:{'ab' * 32}"
@@ -24,11 +24,8 @@ def compared() -> dict[str, Instance]:
 
 
 @pytest.fixture(scope="session")
-def plan(compared: Mapping[str, Instance], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    try:
-        return planned(compared, tmp_path_factory.mktemp("plan"))
-    except TerraformUnavailable as error:
-        left_out("Terraform", str(error))
+def plan(terraform: str, compared: Mapping[str, Instance], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return planned(compared, tmp_path_factory.mktemp("plan"))
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ QUIET = {
     "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
     "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
     "NODE_NO_WARNINGS": "1",
+    "CDK_DISABLE_CLI_TELEMETRY": "true",
 }
 UNVALIDATED = {"CDK_VALIDATION": "false"}
 PATHS = {"aws:cdk:enable-path-metadata": True}  # as the command line has it

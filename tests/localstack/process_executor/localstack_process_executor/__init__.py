@@ -13,6 +13,9 @@ class ProcessRuntimeExecutorPlugin(RuntimeExecutorPlugin):
 
     def load(self, *args: Any, **kwargs: Any) -> type[RuntimeExecutor]:
         """The executor's class, imported only when it was chosen."""
+        from localstack_process_executor.aliases import let_cloudformation_move_aliases
         from localstack_process_executor.executor import ProcessRuntimeExecutor
+
+        let_cloudformation_move_aliases()
 
         return ProcessRuntimeExecutor
