@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from towpath import limits, payload
 from towpath.context import Publish
 from towpath.dispatch import Dispatcher
 from towpath.errors import InvalidEnvironment, Unsupported
+from towpath.frozen import Record
 from towpath.function_settings import FunctionSettings
 from towpath.handler import Handler, inspected, load
 from towpath.message import NewMessage, PublishResult
@@ -72,8 +73,7 @@ def own_handler(variables: Mapping[str, str]) -> LambdaHandler:
     return _started(environment, load(path), Extras())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extras:
+class Extras(metaclass=Record):
     """What a function may have besides its handler: see ``sqs_handler``. ``report`` is told each invocation's figures,
     ``on_begin`` Lambda's context at its start, ``end_process`` ends this process when nothing else can be done.
     """
@@ -148,8 +148,7 @@ def _once(
     return idempotent.once(handler), idempotent.begin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
+class Function(metaclass=Record):
     """One Lambda function: its settings, what its invocations work with, and who is told that one begins."""
 
     settings: FunctionSettings

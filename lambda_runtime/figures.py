@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from towpath.frozen import Record
 from towpath.settlement import Completion, DeadLettering, Decision, Discard, Release, Settled, SettleResult
 
 Ending = Literal["completed", "retried", "dead_lettered", "released", "discarded", "failed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(metaclass=Record):
     """The numbers of one invocation. ``processed`` are its records: those that ended in one of the ways that follow,
     and those that had expired. ``failed`` came to no end that SQS took, or to none at all.
     """

@@ -5,17 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from aws_transport.settlement import SqsAttribute, SqsDelivery, readable_attributes, replay_count
 from towpath.errors import InvalidEvent
+from towpath.frozen import Record
 from towpath.settlement import SubscriptionPolicy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Slot(metaclass=Record):
     """A delivery and its record's position in the event."""
 
     position: int

@@ -7,7 +7,7 @@ import random as system_random
 import re
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from logging import Logger, LoggerAdapter
 from typing import Any, Final, Protocol, assert_never
@@ -24,6 +24,7 @@ from towpath.errors import (
     TransientError,
     UnsupportedSchema,
 )
+from towpath.frozen import Record
 from towpath.handler import Handler
 from towpath.message import Clock, Message, NewMessage, PublishResult, utc_now
 from towpath.outcome import Complete, DeadLetter, Outcome, Retry
@@ -52,8 +53,7 @@ class RunAsync(Protocol):
         """The coroutine's result, or what it raised."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Control:
+class Control(metaclass=Record):
     """How one running delivery is steered from outside: told to stop, kept alive, bounded in time.
 
     ``received_ago`` is how many seconds ago the delivery was received, by a clock that nobody sets. With it the
@@ -68,8 +68,7 @@ class Control:
     received_ago: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatcher:
+class Dispatcher(metaclass=Record):
     """Handles the deliveries of one subscription. Holds no state, so any number of threads may share one."""
 
     policy: SubscriptionPolicy

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeVar
 
 from towpath import limits
 from towpath.attributes import attributes_bytes, read_attribute
 from towpath.errors import InvalidEnvelope, UnsupportedSchema
+from towpath.frozen import Record
 from towpath.json_values import is_plain_json, is_text, parsed
 from towpath.message import (
     ABSENT,
@@ -40,8 +41,7 @@ def is_topic_name(text: str) -> bool:
     return len(text) <= limits.TOPIC_NAME_LENGTH and TOPIC_NAME.fullmatch(text) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(metaclass=Record):
     """A message that keeps the contract, and the body that goes over the wire for it."""
 
     message: Message[JsonValue]
@@ -49,8 +49,7 @@ class Prepared:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Sources(metaclass=Record):
     """Where time and ids come from, so that a test can say what they are."""
 
     clock: Clock
@@ -219,8 +218,7 @@ class Known(Protocol):
         """The message attributes that it came with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(metaclass=Record):
     """What is known of a body where there is no delivery of it."""
 
     message_id: str

@@ -8,20 +8,19 @@ import inspect
 import re
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import SimpleNamespace, UnionType
 from typing import Any, Final
 
 from towpath.context import Context
 from towpath.errors import HandlerNotFound
+from towpath.frozen import Record
 from towpath.message import Message
 
 HANDLER_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _UNIONS: Final = (typing.Union, UnionType)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handler:
+class Handler(metaclass=Record):
     """A loaded handler. ``payload_type`` is the annotation's ``T`` of ``Message[T]``, or ``None`` for plain JSON."""
 
     path: str

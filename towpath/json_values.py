@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, TypeGuard
 
 from towpath import limits
+from towpath.frozen import Record
 from towpath.message import ABSENT, JsonValue
 
 _TOO_LONG: Final = 10**limits.PAYLOAD_INTEGER_DIGITS  # the first integer with a digit too many
@@ -92,8 +92,7 @@ def _is_plain_scalar(value: JsonValue) -> bool:
     return isfinite(value) if kind is float else value is None or kind is bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonFault:
+class JsonFault(metaclass=Record):
     """What is wrong with a value, and where. ``is_vast`` tells one that is merely too much from one that is no JSON."""
 
     text: str

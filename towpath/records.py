@@ -8,10 +8,11 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
 from towpath.errors import Mistake, MistakesFound
+from towpath.frozen import Record
 
 RecordT = TypeVar("RecordT")
 Defaults = Literal["allowed", "refused"]
@@ -81,8 +82,7 @@ def _refused_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _Known(metaclass=Record):
     """A field: the type that is wanted, and whether it must be there."""
 
     wanted: Any
