@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import random as system_random
-import re
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from towpath.frozen import Record
 from towpath.handler import Handler
 from towpath.message import Clock, Message, NewMessage, PublishResult, utc_now
 from towpath.outcome import Complete, DeadLetter, Outcome, Retry
+from towpath.patterns import Pattern
 from towpath.payload import Convert
 from towpath.settlement import (
     CancelAcknowledgement,
@@ -43,7 +43,7 @@ from towpath.settlement import (
     SubscriptionPolicy,
 )
 
-_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")  # PostgreSQL's text has no NUL, UTF-8 has no lone surrogate
+_UNSTORABLE: Final = Pattern("[\0\ud800-\udfff]")  # PostgreSQL's text has no NUL, UTF-8 has no lone surrogate
 
 
 class RunAsync(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import UTC, datetime
@@ -28,12 +27,13 @@ from towpath.message import (
     is_message_id,
     new_message_id,
 )
+from towpath.patterns import Pattern
 from towpath.validation import CLAIM_CHECK_ADVICE, carried_fault, first_fault, ref_fault
 
 _Text = TypeVar("_Text", str, str | None)
-TOPIC_NAME: Final = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
-_CLAIM = re.compile(r'"schema"\s*:\s*"towpath/')
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
+TOPIC_NAME: Final = Pattern(r"[a-z0-9]+([._-][a-z0-9]+)*")
+_CLAIM = Pattern(r'"schema"\s*:\s*"towpath/')
+_TIME = Pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 
 
 def is_topic_name(text: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import re
 import typing
 from collections.abc import Callable
 from types import SimpleNamespace, UnionType
@@ -15,8 +14,9 @@ from towpath.context import Context
 from towpath.errors import HandlerNotFound
 from towpath.frozen import Record
 from towpath.message import Message
+from towpath.patterns import Pattern
 
-HANDLER_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+HANDLER_PATH: Final = Pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _UNIONS: Final = (typing.Union, UnionType)
 
 

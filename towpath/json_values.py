@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any, Final, TypeGuard
@@ -11,12 +10,13 @@ from typing import Any, Final, TypeGuard
 from towpath import limits
 from towpath.frozen import Record
 from towpath.message import ABSENT, JsonValue
+from towpath.patterns import Pattern
 
 _TOO_LONG: Final = 10**limits.PAYLOAD_INTEGER_DIGITS  # the first integer with a digit too many
 _NOT_PLAIN: Final = -1
 _HOLDERS: Final = (dict, list, tuple)
 _SHOWN: Final = 40  # characters of a key, and of each end of a long path
-_PLAIN_KEY = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{,{_SHOWN - 1}}}")
+_PLAIN_KEY = Pattern(rf"[A-Za-z_][A-Za-z0-9_-]{{,{_SHOWN - 1}}}")
 
 
 def _refused(constant: str) -> float:

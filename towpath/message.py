@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
@@ -10,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeGuard, TypeVar
 
 from towpath.frozen import Record
+from towpath.patterns import Pattern
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,7 +171,7 @@ class PublishResult(metaclass=Record):
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RANDOM_BYTES: Final = 10  # of an id; the version and the variant take the place of 6 bits
 _VARIANT: Final = {f"{digit:x}": f"{digit & 3 | 8:x}" for digit in range(16)}
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = Pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def is_message_id(text: object) -> TypeGuard[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -13,12 +12,13 @@ from typing import Any, Literal, TypeVar
 
 from towpath.errors import Mistake, MistakesFound
 from towpath.frozen import Record
+from towpath.patterns import Pattern
 
 RecordT = TypeVar("RecordT")
 Defaults = Literal["allowed", "refused"]
 Path = tuple[str | int, ...]
 
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_BARE_KEY = Pattern(r"[A-Za-z0-9_-]+")
 _SHOWN_LENGTH = 80
 
 
