@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from aws_transport.delivery import SqsAttribute, SqsDelivery, readable_attributes, replay_count
+from aws_transport.delivery import REPLAY_ATTRIBUTE, SqsAttribute, SqsDelivery, readable_attributes, replay_count
 from aws_transport.first_use import ClientOnFirstUse
 from towpath import limits
 from towpath.frozen import Record
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aws_transport.dead_letter import QueueCopy
 
 __all__ = [
+    "REPLAY_ATTRIBUTE",
     "ClientOnFirstUse",
     "SqsAttribute",
     "SqsDelivery",

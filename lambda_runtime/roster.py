@@ -12,8 +12,8 @@ from towpath.context import AbortSignal
 from towpath.frozen import Record
 
 
-class Running(metaclass=Record):
-    """A delivery whose handler runs, since when, and how it is told to stop."""
+class Running(metaclass=Record, frozen=False):  # as there are as many as records, and making one is quicker
+    """A delivery whose handler runs, since when, and how it is told to stop. Nobody changes it."""
 
     slot: Slot
     since: float

@@ -281,8 +281,11 @@ class _BoundLog(LoggerAdapter[Logger]):
     They are put together when something is logged: most handlers log nothing.
     """
 
+    extra = None
+    merge_extra = False  # LoggerAdapter's, as ``extra``: its own ``__init__`` takes longer than all else of a context
+
     def __init__(self, log: Logger, delivery: Delivery) -> None:
-        super().__init__(log)
+        self.logger = log
         self._delivery = delivery
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:

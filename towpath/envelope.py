@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from towpath import limits
 from towpath.attributes import attributes_bytes, read_attribute
+from towpath.canonical import read_canonical
 from towpath.errors import InvalidEnvelope, UnsupportedSchema
 from towpath.frozen import Record
 from towpath.json_values import is_plain_json, is_text, parsed
@@ -242,6 +243,12 @@ def decode(body: str, origin: Known, *, accept_foreign: bool = True) -> Message[
     no JSON any more), for a foreign body that is not accepted, and for a body that is no text (its bytes that are not
     UTF-8 are surrogates, as Python's ``surrogateescape`` makes them); never anything else, whatever the bytes.
     """
+    message = read_canonical(body)
+    return message if message is not None else read_strictly(body, origin, accept_foreign=accept_foreign)
+
+
+def read_strictly(body: str, origin: Known, *, accept_foreign: bool = True) -> Message[JsonValue]:
+    """``decode`` without its quick way for canonical envelopes, which answers alike."""
     if not is_text(body):
         raise InvalidEnvelope("the body is not text in UTF-8")
     document = _parsed(body)
@@ -317,7 +324,7 @@ def _foreign(
         id=origin.message_id,
         topic=origin.topic,
         payload=document if is_plain_json(document, limits.FOREIGN_DEPTH) else text,
-        attributes=attributes,
+        attributes=dict(attributes),  # a transport may hand over another mapping, which JSON cannot write
         correlation_id=origin.message_id,
         published_at=origin.received_at,
     )

@@ -153,7 +153,8 @@ class _Declared:
                 hints |= inspect.get_annotations(ancestor)
         namespace = {name: default for name, default in shape.defaults.items() if default is not MISSING}
         namespace |= {"__annotations__": hints, "__doc__": kind.__name__, "__module__": kind.__module__}
-        declare = dataclass(init=False, repr=False, eq=False, frozen=shape.frozen, kw_only=shape.kw_only)
+        is_frozen = shape.frozen and self._name == "__dataclass_params__"  # which two methods would be written for
+        declare = dataclass(init=False, repr=False, eq=False, frozen=is_frozen, kw_only=shape.kw_only)
         found: Any = declare(type(kind.__name__, (), namespace))
         value = getattr(found, self._name)
         setattr(kind, self._name, value)

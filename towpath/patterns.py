@@ -5,6 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cached_property
+from typing import Protocol
+
+
+class FromPlace(Protocol):
+    """Looks for a match at one place of a text."""
+
+    def __call__(self, text: str, place: int = 0, /) -> re.Match[str] | None:
+        """The match, or ``None``."""
 
 
 class Pattern:
@@ -16,12 +24,12 @@ class Pattern:
         self.pattern = pattern
 
     @cached_property
-    def fullmatch(self) -> Callable[[str], re.Match[str] | None]:
-        """The match of a whole text."""
+    def fullmatch(self) -> FromPlace:
+        """The match of a whole text, from a position on where one is given."""
         return re.compile(self.pattern).fullmatch
 
     @cached_property
-    def match(self) -> Callable[[str, int], re.Match[str] | None]:
+    def match(self) -> FromPlace:
         """The match that begins at a position of a text."""
         return re.compile(self.pattern).match
 
