@@ -194,7 +194,7 @@ def envelope(documents: int) -> str:
         "published_at": "2026-01-31T08:15:00.000Z",
         "payload": {"documents": listed},
     }
-    return json.dumps(message, separators=(",", ":"))
+    return json.dumps(message, sort_keys=True, separators=(",", ":"))
 
 
 def record(number: int, body: str) -> dict[str, Any]:

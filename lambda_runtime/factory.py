@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +60,7 @@ def sqs_handler(
     """
     environment = read_environment(os.environ)
     handler = load(process) if isinstance(process, str) else inspected(process)
-    return _started(environment, handler, Extras(publish=publish, idempotency=idempotency, tracer=tracer))
+    return _started(environment, handler, publish=publish, idempotency=idempotency, tracer=tracer)
 
 
 def own_handler(variables: Mapping[str, str]) -> LambdaHandler:
@@ -70,7 +69,7 @@ def own_handler(variables: Mapping[str, str]) -> LambdaHandler:
     path = environment.settings.policy.handler
     if path is None:
         raise InvalidEnvironment(f"the function cannot start, {SUBSCRIPTION}: policy.handler names no handler")
-    return _started(environment, load(path), Extras())
+    return _started(environment, load(path))
 
 
 class Extras(metaclass=Record):
@@ -86,7 +85,7 @@ class Extras(metaclass=Record):
     end_process: Callable[[int], object] = os._exit
 
 
-def _started(environment: Environment, handler: Handler, extras: Extras) -> LambdaHandler:
+def _started(environment: Environment, handler: Handler, **given: Any) -> LambdaHandler:
     logger = Logger(service="towpath")  # the logger "towpath" writes JSON lines, and keeps them out of Lambda's own
     subscription = environment.settings.policy.subscription
     report = report_to_log(subscription, os.environ)
@@ -95,8 +94,8 @@ def _started(environment: Environment, handler: Handler, extras: Extras) -> Lamb
     def name_request(lambda_context: Any) -> None:
         logger.append_keys(function_request_id=getattr(lambda_context, "aws_request_id", None))
 
-    told = replace(extras, report=report, on_begin=(name_request,))
-    return function_for(environment, handler, told, client).handle
+    extras = Extras(report=report, on_begin=(name_request,), **given)
+    return function_for(environment, handler, extras, client).handle
 
 
 def function_for(

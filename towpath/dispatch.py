@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol, assert_never
 
 from towpath import limits
 from towpath.backoff import Random, clamp
+from towpath.canonical import read_canonical
 from towpath.context import AbortSignal, Beat, Context, Publish
-from towpath.envelope import decode
 from towpath.errors import (
     Aborted,
     FatalError,
@@ -99,13 +99,19 @@ class Dispatcher(metaclass=Record):
             failure = Failure(type="ReceiveGuard", message=f"received {delivery.attempt} times, never settled")
             return DeadLettering(delivery=delivery, reason="MaxAttemptsExceeded", failure=failure)
         try:
-            message = decode(delivery.body, delivery, accept_foreign=self.policy.accept_foreign)
+            message = read_canonical(delivery.body) or self._read(delivery)
         except (InvalidEnvelope, UnsupportedSchema) as error:
             return _unreadable(delivery, error)
         delivery.is_of(message)
         if message.expires_at is not None and message.expires_at <= self._now(delivery, control):
             return Discard(delivery=delivery, reason="Expired")
         return self._run(delivery, message, control)
+
+    def _read(self, delivery: Delivery) -> Message[Any]:
+        """What is not written as Towpath writes it. A function that never gets that need not wait for this import."""
+        from towpath.envelope import decode
+
+        return decode(delivery.body, delivery, accept_foreign=self.policy.accept_foreign)
 
     def _now(self, delivery: Delivery, control: Control) -> datetime:
         if control.received_ago is None:

@@ -44,7 +44,7 @@ class Record(type):
             own[each] = namespace.pop(each, MISSING)
         inherited = [getattr(base, _SHARED).defaults for base in reversed(bases) if isinstance(base, Record)]
         shape = _Shape({each: default for part in (*inherited, own) for each, default in part.items()}, frozen, kw_only)
-        shared = dict(_METHODS if not frozen else _METHODS | _FROZEN)
+        shared = _METHODS | (_FROZEN if frozen else {}) | (_GUARD if frozen and not inherited else {})
         shared["__match_args__"] = () if kw_only else tuple(shape.defaults)
         return super().__new__(mcls, name, bases, {**shared, "__slots__": tuple(own), _SHARED: shape, **namespace})
 
@@ -205,6 +205,8 @@ _METHODS: Final[dict[str, Any]] = {
 }
 _FROZEN: Final[dict[str, Any]] = {
     "__hash__": _hash,
+}
+_GUARD: Final[dict[str, Any]] = {  # a class below has it already; there dataclasses' own decorator adds its own
     "__setattr__": _refuse_change,
     "__delattr__": _refuse_deletion,
 }

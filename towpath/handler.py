@@ -30,6 +30,9 @@ class Handler(metaclass=Record):
 
 def is_handler_path(text: str) -> bool:
     """Whether ``text`` has the form ``package.module:name`` (``:name.name`` for a method of an object)."""
+    module, _, names = text.partition(":")
+    if text.isascii() and all(part.isidentifier() for part in (*module.split("."), *names.split("."))):
+        return True  # as each is that a topology has; to compile the pattern for it would take a cold start's time
     return HANDLER_PATH.fullmatch(text) is not None
 
 

@@ -151,3 +151,20 @@ def test_an_open_one_can_be_changed_and_a_class_below_has_all_fields():
 def test_its_compiled_signature_names_the_fields():
     three(Point, x=1)
     assert list(inspect.signature(Point).parameters) == ["x", "y", "tags", "note"]
+
+
+def test_a_frozen_class_may_have_one_below_it_declared_either_way():
+    class Plain(Point):
+        extra: int = 5
+
+    @dataclass(frozen=True, kw_only=True)
+    class Decorated(Point):
+        extra: int = 5
+
+    for kind in (Plain, Decorated):
+        made = three(kind, x=1, extra=6)[2]
+        assert (made.x, made.y, made.extra) == (1, 2, 6)
+        assert made == kind(x=1, extra=6) != kind(x=1)
+        assert dataclasses.replace(made, x=3).x == 3
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            made.extra = 7
