@@ -157,7 +157,9 @@ def _keys_problem(value: dict[Any, Any]) -> str | None:
 
 def shown(value: object) -> str:
     """A wrong value for a sentence about it: text in short, of anything else only what it is."""
-    return repr(str.__str__(value)[: 2 * _SHOWN]) if isinstance(value, str) else f"a {type(value).__name__}"
+    if isinstance(value, str):
+        return repr(str.__str__(value)[: 2 * _SHOWN])
+    return "a type" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _path(way: Sequence[object]) -> str:
