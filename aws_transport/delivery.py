@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from towpath.attributes import read_attribute
+from towpath.frozen import Record
 from towpath.message import AttributeValue
 from towpath.settlement import Delivery
 
@@ -17,16 +18,14 @@ RESERVED_PREFIX = "towpath-"
 REPLAY_ATTRIBUTE = "towpath-replay"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqsAttribute:
+class SqsAttribute(metaclass=Record):
     """One message attribute as SQS carries it: ``data_type`` in full (``Number.int``), bytes only for ``Binary``."""
 
     data_type: str
     value: str | bytes
 
 
-@dataclass(slots=True, kw_only=True)
-class SqsDelivery(Delivery):
+class SqsDelivery(Delivery, metaclass=Record, frozen=False):
     """A delivery with what only SQS knows of it.
 
     ``lease_token`` is the receipt handle; ``id`` and ``message_id`` are SQS's message id. ``group_id`` is the message

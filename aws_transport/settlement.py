@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from aws_transport.delivery import SqsAttribute, SqsDelivery, readable_attributes, replay_count
+from aws_transport.delivery import REPLAY_ATTRIBUTE, SqsAttribute, SqsDelivery, readable_attributes, replay_count
 from aws_transport.first_use import ClientOnFirstUse
 from towpath import limits
+from towpath.frozen import Record
 from towpath.message import Clock, utc_now
 from towpath.settlement import (
     CancelAcknowledgement,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aws_transport.dead_letter import QueueCopy
 
 __all__ = [
+    "REPLAY_ATTRIBUTE",
     "ClientOnFirstUse",
     "SqsAttribute",
     "SqsDelivery",
@@ -53,8 +54,7 @@ _NO_BOTO3 = "boto3 is not installed, and calls to SQS need it; Lambda's Python h
 _ItemT = TypeVar("_ItemT")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqsSettler:
+class SqsSettler(metaclass=Record):
     """Settles the deliveries of one queue: ``towpath.settlement.Settler`` on SQS.
 
     ``client`` gives boto3's SQS client and is asked anew for every call, so it should keep what it makes.

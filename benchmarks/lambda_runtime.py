@@ -147,7 +147,7 @@ def environment(tree: Path) -> dict[str, str]:
 
 def run(python: Path, tree: Path, program: str, given: str = "") -> Any:
     """What a fresh process prints as JSON."""
-    command = [str(python), "-s", "-S", "-c", program]
+    command = [str(python), "-P", "-s", "-S", "-c", program]  # -P: nothing of the working folder
     ran = subprocess.run(command, env=environment(tree), input=given, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         sys.exit(f"a process failed:\n{ran.stderr}")
@@ -194,7 +194,7 @@ def envelope(documents: int) -> str:
         "published_at": "2026-01-31T08:15:00.000Z",
         "payload": {"documents": listed},
     }
-    return json.dumps(message, separators=(",", ":"))
+    return json.dumps(message, sort_keys=True, separators=(",", ":"))
 
 
 def record(number: int, body: str) -> dict[str, Any]:

@@ -72,15 +72,17 @@ class Batch:
         control = self._control if self._limit is None else self._limited(self._limit)
         if not self._roster.start(Running(slot=slot, since=started, abort=control.abort)):
             return False
-        answers: list[bool] = []
+        is_done = False
 
         def settle(decision: Decision) -> None:
-            result = settles.settled(decision, self._equipment.settler)
-            answers.append(settles.is_done(result))
+            nonlocal is_done
+            is_completed = type(decision) is Completion  # Lambda deletes it
+            result = settles.COMPLETED if is_completed else settles.settled(decision, self._equipment.settler)
+            is_done = is_completed or settles.is_done(result)
             milliseconds = 1000 * (self._equipment.seconds() - started)
-            self._roster.endings.append(ending(decision, result))
+            self._roster.endings.append("completed" if is_completed else ending(decision, result))
             self._roster.durations_ms.append(milliseconds)
-            if self._shows_all or type(decision) is not Completion:
+            if self._shows_all or not is_completed:
                 log_settled(self._log, decision, result, milliseconds)
 
         try:
@@ -90,7 +92,6 @@ class Batch:
         except BaseException as error:  # noqa: BLE001 - one record must never take its neighbours with it
             extra = {"subscription": slot.delivery.subscription, "delivery_id": slot.delivery.id}
             self._log.error("the delivery comes again: %s: %s", type(error).__name__, error, extra=extra)
-        is_done = answers == [True]
         if self._roster.end(slot, is_done=is_done) and is_done:
             self._guard.delete([slot])
         return is_done

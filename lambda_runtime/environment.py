@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from towpath.errors import InvalidEnvironment, InvalidManifest
+from towpath.frozen import Record
 from towpath.function_settings import FunctionSettings
 
 SUBSCRIPTION = "TOWPATH_SUBSCRIPTION"
@@ -14,8 +14,7 @@ DEAD_LETTER_QUEUE_URL = "TOWPATH_DEAD_LETTER_QUEUE_URL"
 AWS_ENDPOINT = "TOWPATH_AWS_ENDPOINT"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class Environment(metaclass=Record):
     """The function's settings. ``endpoint`` takes the place of AWS's own, for emulators."""
 
     settings: FunctionSettings

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from lambda_runtime.figures import Figures
 from lambda_runtime.invocation import Seconds
@@ -13,10 +12,10 @@ from lambda_runtime.settles import FunctionSettler
 from lambda_runtime.threads import EventLoops, Threads
 from lambda_runtime.watch import Watch
 from towpath.dispatch import Dispatcher
+from towpath.frozen import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
+class Equipment(metaclass=Record):
     """The parts of a function. ``end_process`` ends this process at once, with an exit code; ``report`` is told the
     figures of each invocation.
     """

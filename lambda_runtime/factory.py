@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +26,7 @@ from towpath import limits, payload
 from towpath.context import Publish
 from towpath.dispatch import Dispatcher
 from towpath.errors import InvalidEnvironment, Unsupported
+from towpath.frozen import Record
 from towpath.function_settings import FunctionSettings
 from towpath.handler import Handler, inspected, load
 from towpath.message import NewMessage, PublishResult
@@ -62,7 +62,7 @@ def sqs_handler(
     """
     environment = read_environment(os.environ)
     handler = load(process) if isinstance(process, str) else inspected(process)
-    return _started(environment, handler, Extras(publish=publish, idempotency=idempotency, tracer=tracer))
+    return _started(environment, handler, publish=publish, idempotency=idempotency, tracer=tracer)
 
 
 def own_handler(variables: Mapping[str, str]) -> LambdaHandler:
@@ -71,11 +71,10 @@ def own_handler(variables: Mapping[str, str]) -> LambdaHandler:
     path = environment.settings.policy.handler
     if path is None:
         raise InvalidEnvironment(f"the function cannot start, {SUBSCRIPTION}: policy.handler names no handler")
-    return _started(environment, load(path), Extras())
+    return _started(environment, load(path))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extras:
+class Extras(metaclass=Record):
     """What a function may have besides its handler: see ``sqs_handler``. ``report`` is told each invocation's figures,
     ``on_begin`` Lambda's context at its start, ``end_process`` ends this process when nothing else can be done.
     """
@@ -88,7 +87,7 @@ class Extras:
     end_process: Callable[[int], object] = os._exit
 
 
-def _started(environment: Environment, handler: Handler, extras: Extras) -> LambdaHandler:
+def _started(environment: Environment, handler: Handler, **given: Any) -> LambdaHandler:
     logger = Logger(service="towpath")  # the logger "towpath" writes JSON lines, and keeps them out of Lambda's own
     subscription = environment.settings.policy.subscription
     report = report_to_log(subscription, os.environ)
@@ -97,8 +96,8 @@ def _started(environment: Environment, handler: Handler, extras: Extras) -> Lamb
     def name_request(lambda_context: Any) -> None:
         logger.append_keys(function_request_id=getattr(lambda_context, "aws_request_id", None))
 
-    told = replace(extras, report=report, on_begin=(name_request,))
-    return function_for(environment, handler, told, client).handle
+    extras = Extras(report=report, on_begin=(name_request,), **given)
+    return function_for(environment, handler, extras, client).handle
 
 
 def function_for(
@@ -151,8 +150,7 @@ def _once(
     return idempotent.once(handler), idempotent.begin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
+class Function(metaclass=Record):
     """One Lambda function: its settings, what its invocations work with, and who is told that one begins."""
 
     settings: FunctionSettings

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from towpath.frozen import Record
 from towpath.settlement import Completion, DeadLettering, Decision, Discard, Release, Settled, SettleResult
 
 Ending = Literal["completed", "retried", "dead_lettered", "released", "discarded", "failed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(metaclass=Record):
     """The numbers of one invocation. ``processed`` are its records: those that ended in one of the ways that follow,
     and those that had expired. ``failed`` came to no end that SQS took, or to none at all.
     """
@@ -49,14 +47,14 @@ def figures(
     records: int, endings: Sequence[Ending], durations_ms: Sequence[float], oldest_age_ms: float | None
 ) -> Figures:
     """Add up one invocation of so many records; those that never started count as released too."""
-    counts = Counter(endings)
+    count = endings.count
     return Figures(
         processed=records,
-        completed=counts["completed"],
-        retried=counts["retried"],
-        dead_lettered=counts["dead_lettered"],
-        released=counts["released"],
-        failed=counts["failed"] + records - len(endings),
+        completed=count("completed"),
+        retried=count("retried"),
+        dead_lettered=count("dead_lettered"),
+        released=count("released"),
+        failed=count("failed") + records - len(endings),
         durations_ms=durations_ms,
         oldest_age_ms=oldest_age_ms,
     )

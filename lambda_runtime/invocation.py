@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from towpath.frozen import Record
 from towpath.function_settings import deadline_guard_seconds
 from towpath.message import Clock
 
@@ -17,8 +17,7 @@ _LAST_MOMENT: Final = (1.0, 0.25)  # of the guard's time at most so many seconds
 _AHEAD: Final = (5.0, 0.5)  # before the guard at most so many seconds, and so great a share of the time until then
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
+class Invocation(metaclass=Record):
     """One run of so many records, and its times, by a clock that nobody sets. Without Lambda's context (a call by hand)
     it has no end. ``oldest_age_ms`` is how long ago the oldest record was sent.
 

@@ -27,6 +27,11 @@ class SqsProcessor(BasePartialBatchProcessor):
     def __init__(self) -> None:
         super().__init__(EventType.SQS, raise_on_entire_batch_failure=False)
 
+    success_messages: list[Any]
+
+    def _prepare(self) -> None:
+        """A new object has no results of another invocation to remove."""
+
     def process(self) -> list[tuple[Any, ...]]:
         """Handle the records; Powertools' entries ("success" or "fail", detail, record) in the order of the event."""
         done = self.handler(self.records)
@@ -34,7 +39,8 @@ class SqsProcessor(BasePartialBatchProcessor):
         entries: list[tuple[Any, ...]] = []
         for position, record in enumerate(self.records):
             if position in done:
-                entries.append(self.success_handler(record, None))
+                entries.append(("success", None, record))
+                self.success_messages.append(record)  # as success_handler does
                 continue
             found = record_id(record)
             if found is not None and found not in reported:

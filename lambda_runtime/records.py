@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from aws_transport.settlement import SqsAttribute, SqsDelivery, readable_attributes, replay_count
+from aws_transport.settlement import REPLAY_ATTRIBUTE, SqsAttribute, SqsDelivery, readable_attributes, replay_count
 from towpath.errors import InvalidEvent
+from towpath.frozen import Record
 from towpath.settlement import SubscriptionPolicy
 
+_ValueT = TypeVar("_ValueT")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """A delivery and its record's position in the event."""
+
+class Slot(metaclass=Record, frozen=False):  # as there are as many as records, and making one is quicker
+    """A delivery and its record's position in the event. Nobody changes it."""
 
     position: int
     delivery: SqsDelivery
@@ -56,14 +57,14 @@ def read_delivery(record: Any, policy: SubscriptionPolicy, received_at: datetime
         attempt = int(system["ApproximateReceiveCount"])
         body, handle, group_id = record["body"], record["receiptHandle"], system.get("MessageGroupId")
         given = record.get("messageAttributes")
-        carried = {name: _attribute(found) for name, found in given.items()} if given else {}
+        carried = _carried(given) if given else {}
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    if not (isinstance(body, str) and isinstance(handle, str) and isinstance(group_id, str | None)):
+    if not (isinstance(body, str) and isinstance(handle, str) and (group_id is None or isinstance(group_id, str))):
         return None
     if not handle or attempt < 1:
         return None
-    replay = replay_count(carried) if carried else 0
+    replay = replay_count(carried) if given and REPLAY_ATTRIBUTE in given else 0
     return SqsDelivery(
         id=message_id,
         subscription=policy.subscription,
@@ -72,13 +73,55 @@ def read_delivery(record: Any, policy: SubscriptionPolicy, received_at: datetime
         is_replay=replay > 0,
         message_id=message_id,
         body=body,
-        attributes=readable_attributes(carried) if carried else {},
+        attributes=_OnUse(carried, readable_attributes) if given else {},
         lease_token=handle,
         received_at=received_at,
         group_id=group_id,
         replay=replay,
         sqs_attributes=carried,
     )
+
+
+class _OnUse(Mapping[str, _ValueT]):
+    """A mapping that is worked out when it is first asked something: attributes are for foreign messages, and for dead
+    letters.
+    """
+
+    __slots__ = ("_found", "_given", "_read")
+
+    def __init__(self, given: Mapping[str, Any], read: Callable[[Mapping[str, Any]], dict[str, _ValueT]]) -> None:
+        self._given = given
+        self._read = read
+        self._found: dict[str, _ValueT] | None = None
+
+    def _all(self) -> dict[str, _ValueT]:
+        if self._found is None:
+            self._found = self._read(self._given)
+        return self._found
+
+    def __getitem__(self, name: str) -> _ValueT:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+
+def _carried(given: Mapping[str, Any]) -> Mapping[str, SqsAttribute]:
+    """The attributes, looked at now: one that is none raises as reading it does. Text, as most are, is read on use."""
+    for found in given.values():
+        if type(found["dataType"]) is not str or type(found.get("stringValue")) is not str:
+            return _read_all(given)
+    return _OnUse(given, _read_all)
+
+
+def _read_all(given: Mapping[str, Any]) -> dict[str, SqsAttribute]:
+    return {name: _attribute(found) for name, found in given.items()}
 
 
 def lanes_of(slots: Iterable[Slot], *, fifo: bool) -> list[Lane]:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lambda_runtime.figures import Ending
 from lambda_runtime.records import Slot
 from towpath.context import AbortSignal
+from towpath.frozen import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A delivery whose handler runs, since when, and how it is told to stop."""
+class Running(metaclass=Record, frozen=False):  # as there are as many as records, and making one is quicker
+    """A delivery whose handler runs, since when, and how it is told to stop. Nobody changes it."""
 
     slot: Slot
     since: float
     abort: AbortSignal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class Closed(metaclass=Record):
     """What a roster held when it was closed. ``unstarted`` never start, and are the closer's to give back."""
 
     done: Sequence[Slot]
@@ -29,8 +28,7 @@ class Closed:
     unstarted: Sequence[Slot]
 
 
-@dataclass(slots=True)
-class Roster:
+class Roster(metaclass=Record, frozen=False, kw_only=False):
     """Keeps count of ``slots``. Once it is closed nothing starts any more."""
 
     slots: Sequence[Slot]

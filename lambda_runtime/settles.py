@@ -43,7 +43,7 @@ class FunctionSettler(Protocol):
 
 
 _DONE: Final = frozenset({"completed", "discarded", "dead"})  # Lambda deletes these and must leave all else
-_COMPLETED: Final = Settled(state="completed")
+COMPLETED: Final = Settled(state="completed")
 
 
 def is_done(result: SettleResult) -> bool:
@@ -57,7 +57,7 @@ def settled(decision: Decision, settler: FunctionSettler) -> SettleResult:
     Whatever breaks has failed, so that it is logged beside the handler's own error and does not hide that.
     """
     if type(decision) is Completion:
-        return _COMPLETED
+        return COMPLETED
     try:
         return _settled(decision, settler)
     except Exception as error:  # noqa: BLE001 - a client that cannot be made raises what it likes
@@ -67,7 +67,7 @@ def settled(decision: Decision, settler: FunctionSettler) -> SettleResult:
 def _settled(decision: Decision, settler: FunctionSettler) -> SettleResult:
     match decision:
         case Completion():
-            return _COMPLETED
+            return COMPLETED
         case Discard():
             return Settled(state="discarded")
         case Retrial():

@@ -8,8 +8,10 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 _ItemT = TypeVar("_ItemT")
 
@@ -39,6 +41,7 @@ class Threads:
         end.
         """
         started = time.perf_counter()
+        helped = 0
         part = _Part(waiting, work, self._submit, self._limit - 1)
         try:
             if self._was_quick and self._limit > 1:
@@ -48,8 +51,10 @@ class Threads:
         finally:
             called = part.end()
             for future in called:
-                future.cancel() or future.exception()
-        self._was_quick = not called and time.perf_counter() - started < _QUICK_SECONDS
+                if not future.cancel():
+                    future.exception()
+                    helped += 1
+        self._was_quick = (time.perf_counter() - started) * (1 + helped) < _QUICK_SECONDS
         for future in called:
             if not future.cancelled():
                 future.result()
@@ -63,6 +68,8 @@ class Threads:
 
     def _submit(self, take: Callable[[], None]) -> Future[None]:
         if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # many a function has one record at a time
+
             self._pool = ThreadPoolExecutor(self._limit - 1, thread_name_prefix="towpath")
         return self._pool.submit(take)
 

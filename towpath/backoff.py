@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil, floor
 
+from towpath.frozen import Record
 from towpath.limits import MAX_RETRY_SECONDS
 
 Random = Callable[[], float]  # uniform in [0, 1), as random.random
@@ -14,8 +14,7 @@ Random = Callable[[], float]  # uniform in [0, 1), as random.random
 _MOST_DOUBLINGS = 1_000  # a float cannot hold 2 ** 1,024, and nothing bounds how often SQS hands out a message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackOff:
+class BackOff(metaclass=Record):
     """Exponential back-off with jitter: the cap doubles with each attempt, and the delay is in its upper half."""
 
     base_seconds: float = 10

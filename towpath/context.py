@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from towpath import limits
 from towpath.errors import Aborted, AbortReason
+from towpath.frozen import Record
 from towpath.json_values import json_fault
 from towpath.message import ABSENT, Clock, JsonValue, NewMessage, PublishResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(metaclass=Record):
     """What one heartbeat reports. ``checkpoint`` is ``ABSENT`` when the heartbeat leaves the last one as it is."""
 
     percent: float | None = None
@@ -74,8 +73,7 @@ class Beat(Protocol):
         """Report ``progress``; ``False`` when the lease is lost or the delivery cancelled."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(metaclass=Record):
     """The delivery that a handler works on. ``deadline`` is aware, in UTC; ``checkpoint`` is what an earlier
     attempt saved by ``heartbeat``, or ``None``.
     """

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import inspect
 import random as system_random
-import re
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from logging import Logger, LoggerAdapter
 from typing import Any, Final, Protocol, assert_never
 
 from towpath import limits
 from towpath.backoff import Random, clamp
+from towpath.canonical import read_canonical
 from towpath.context import AbortSignal, Beat, Context, Publish
-from towpath.envelope import decode
 from towpath.errors import (
     Aborted,
     FatalError,
@@ -24,9 +23,11 @@ from towpath.errors import (
     TransientError,
     UnsupportedSchema,
 )
+from towpath.frozen import Record
 from towpath.handler import Handler
 from towpath.message import Clock, Message, NewMessage, PublishResult, utc_now
 from towpath.outcome import Complete, DeadLetter, Outcome, Retry
+from towpath.patterns import Pattern
 from towpath.payload import Convert
 from towpath.settlement import (
     CancelAcknowledgement,
@@ -42,7 +43,7 @@ from towpath.settlement import (
     SubscriptionPolicy,
 )
 
-_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")  # PostgreSQL's text has no NUL, UTF-8 has no lone surrogate
+_UNSTORABLE: Final = Pattern("[\0\ud800-\udfff]")  # PostgreSQL's text has no NUL, UTF-8 has no lone surrogate
 
 
 class RunAsync(Protocol):
@@ -52,8 +53,7 @@ class RunAsync(Protocol):
         """The coroutine's result, or what it raised."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Control:
+class Control(metaclass=Record):
     """How one running delivery is steered from outside: told to stop, kept alive, bounded in time.
 
     ``received_ago`` is how many seconds ago the delivery was received, by a clock that nobody sets. With it the
@@ -68,8 +68,7 @@ class Control:
     received_ago: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatcher:
+class Dispatcher(metaclass=Record):
     """Handles the deliveries of one subscription. Holds no state, so any number of threads may share one."""
 
     policy: SubscriptionPolicy
@@ -100,13 +99,19 @@ class Dispatcher:
             failure = Failure(type="ReceiveGuard", message=f"received {delivery.attempt} times, never settled")
             return DeadLettering(delivery=delivery, reason="MaxAttemptsExceeded", failure=failure)
         try:
-            message = decode(delivery.body, delivery, accept_foreign=self.policy.accept_foreign)
+            message = read_canonical(delivery.body) or self._read(delivery)
         except (InvalidEnvelope, UnsupportedSchema) as error:
             return _unreadable(delivery, error)
         delivery.is_of(message)
         if message.expires_at is not None and message.expires_at <= self._now(delivery, control):
             return Discard(delivery=delivery, reason="Expired")
         return self._run(delivery, message, control)
+
+    def _read(self, delivery: Delivery) -> Message[Any]:
+        """What is not written as Towpath writes it. A function that never gets that need not wait for this import."""
+        from towpath.envelope import decode
+
+        return decode(delivery.body, delivery, accept_foreign=self.policy.accept_foreign)
 
     def _now(self, delivery: Delivery, control: Control) -> datetime:
         if control.received_ago is None:
@@ -282,8 +287,11 @@ class _BoundLog(LoggerAdapter[Logger]):
     They are put together when something is logged: most handlers log nothing.
     """
 
+    extra = None
+    merge_extra = False  # LoggerAdapter's, as ``extra``: its own ``__init__`` takes longer than all else of a context
+
     def __init__(self, log: Logger, delivery: Delivery) -> None:
-        super().__init__(log)
+        self.logger = log
         self._delivery = delivery
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:

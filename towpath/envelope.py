@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeVar
 
 from towpath import limits
 from towpath.attributes import attributes_bytes, read_attribute
+from towpath.canonical import read_canonical
 from towpath.errors import InvalidEnvelope, UnsupportedSchema
+from towpath.frozen import Record
 from towpath.json_values import is_plain_json, is_text, parsed
 from towpath.message import (
     ABSENT,
@@ -28,12 +29,13 @@ from towpath.message import (
     new_message_id,
     new_message_ids,
 )
+from towpath.patterns import Pattern
 from towpath.validation import CLAIM_CHECK_ADVICE, carried_fault, first_fault, ref_fault
 
 _Text = TypeVar("_Text", str, str | None)
-TOPIC_NAME: Final = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
-_CLAIM = re.compile(r'"schema"\s*:\s*"towpath/')
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
+TOPIC_NAME: Final = Pattern(r"[a-z0-9]+([._-][a-z0-9]+)*")
+_CLAIM = Pattern(r'"schema"\s*:\s*"towpath/')
+_TIME = Pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 
 
 def is_topic_name(text: str) -> bool:
@@ -41,8 +43,7 @@ def is_topic_name(text: str) -> bool:
     return len(text) <= limits.TOPIC_NAME_LENGTH and TOPIC_NAME.fullmatch(text) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(metaclass=Record):
     """A message that keeps the contract, and the body that goes over the wire for it."""
 
     message: Message[JsonValue]
@@ -50,8 +51,7 @@ class Prepared:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Sources(metaclass=Record):
     """Where time and ids come from, so that a test can say what they are."""
 
     clock: Clock
@@ -227,8 +227,7 @@ class Known(Protocol):
         """The message attributes that it came with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(metaclass=Record):
     """What is known of a body where there is no delivery of it."""
 
     message_id: str
@@ -252,6 +251,12 @@ def decode(body: str, origin: Known, *, accept_foreign: bool = True) -> Message[
     no JSON any more), for a foreign body that is not accepted, and for a body that is no text (its bytes that are not
     UTF-8 are surrogates, as Python's ``surrogateescape`` makes them); never anything else, whatever the bytes.
     """
+    message = read_canonical(body)
+    return message if message is not None else read_strictly(body, origin, accept_foreign=accept_foreign)
+
+
+def read_strictly(body: str, origin: Known, *, accept_foreign: bool = True) -> Message[JsonValue]:
+    """``decode`` without its quick way for canonical envelopes, which answers alike."""
     if not is_text(body):
         raise InvalidEnvelope("the body is not text in UTF-8")
     document = _parsed(body)
@@ -327,7 +332,7 @@ def _foreign(
         id=origin.message_id,
         topic=origin.topic,
         payload=document if is_plain_json(document, limits.FOREIGN_DEPTH) else text,
-        attributes=attributes,
+        attributes=dict(attributes),  # a transport may hand over another mapping, which JSON cannot write
         correlation_id=origin.message_id,
         published_at=origin.received_at,
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from towpath.frozen import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
 AbortReason = Literal["cancelled", "lease_lost", "max_processing", "shutdown"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mistake:
+class Mistake(metaclass=Record):
     """One thing that is wrong in something a person wrote: where, and what is allowed there.
 
     ``path`` is the dotted path of the key (``subscriptions."a.b".lease_seconds``), ``line`` the 1-based line in the

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from towpath.errors import InvalidManifest
+from towpath.frozen import Record
 from towpath.limits import DEADLINE_GUARD_SECONDS, DEADLINE_GUARD_SHARE
 from towpath.records import read_json_record
 from towpath.settlement import SubscriptionPolicy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionSettings:
+class FunctionSettings(metaclass=Record):
     """The rules of a subscription and of its function, as JSON in the variable ``TOWPATH_SUBSCRIPTION``."""
 
     policy: SubscriptionPolicy

@@ -5,23 +5,22 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import re
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import SimpleNamespace, UnionType
 from typing import Any, Final
 
 from towpath.context import Context
 from towpath.errors import HandlerNotFound
+from towpath.frozen import Record
 from towpath.message import Message
+from towpath.patterns import Pattern
 
-HANDLER_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+HANDLER_PATH: Final = Pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _UNIONS: Final = (typing.Union, UnionType)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handler:
+class Handler(metaclass=Record):
     """A loaded handler. ``payload_type`` is the annotation's ``T`` of ``Message[T]``, or ``None`` for plain JSON."""
 
     path: str
@@ -31,6 +30,9 @@ class Handler:
 
 def is_handler_path(text: str) -> bool:
     """Whether ``text`` has the form ``package.module:name`` (``:name.name`` for a method of an object)."""
+    module, _, names = text.partition(":")
+    if text.isascii() and all(part.isidentifier() for part in (*module.split("."), *names.split("."))):
+        return True  # as each is that a topology has; to compile the pattern for it would take a cold start's time
     return HANDLER_PATH.fullmatch(text) is not None
 
 

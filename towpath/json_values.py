@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, TypeGuard
 
 from towpath import limits
+from towpath.frozen import Record
 from towpath.message import ABSENT, JsonValue
+from towpath.patterns import Pattern
 
 _TOO_LONG: Final = 10**limits.PAYLOAD_INTEGER_DIGITS  # the first integer with a digit too many
 _NOT_PLAIN: Final = -1
 _HOLDERS: Final = (dict, list, tuple)
 _SHOWN: Final = 40  # characters of a key, and of each end of a long path
-_PLAIN_KEY = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{,{_SHOWN - 1}}}")
+_PLAIN_KEY = Pattern(rf"[A-Za-z_][A-Za-z0-9_-]{{,{_SHOWN - 1}}}")
 
 
 def _refused(constant: str) -> float:
@@ -92,8 +92,7 @@ def _is_plain_scalar(value: JsonValue) -> bool:
     return isfinite(value) if kind is float else value is None or kind is bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonFault:
+class JsonFault(metaclass=Record):
     """What is wrong with a value, and where. ``is_vast`` tells one that is merely too much from one that is no JSON."""
 
     text: str
@@ -158,7 +157,9 @@ def _keys_problem(value: dict[Any, Any]) -> str | None:
 
 def shown(value: object) -> str:
     """A wrong value for a sentence about it: text in short, of anything else only what it is."""
-    return repr(str.__str__(value)[: 2 * _SHOWN]) if isinstance(value, str) else f"a {type(value).__name__}"
+    if isinstance(value, str):
+        return repr(str.__str__(value)[: 2 * _SHOWN])
+    return "a type" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _path(way: Sequence[object]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeGuard, TypeVar
+
+from towpath.frozen import Record
+from towpath.patterns import Pattern
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +38,7 @@ class Absent(Enum):
 ABSENT: Final = Absent.ABSENT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PayloadRef:
+class PayloadRef(metaclass=Record):
     """A claim check: where the payload lies when it does not travel with the message. It excludes ``payload``."""
 
     uri: str
@@ -77,8 +78,7 @@ class PayloadRef:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message(Generic[PayloadT]):
+class Message(Generic[PayloadT], metaclass=Record):
     """One message as a handler sees it. ``id`` stays the same over redelivery and replay.
 
     ``payload`` has the type that the handler's annotation asks for, or is ``ABSENT``. Times are aware, in UTC.
@@ -98,8 +98,7 @@ class Message(Generic[PayloadT]):
     expires_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewMessage:
+class NewMessage(metaclass=Record):
     """One message to publish. What is left out gets its default; ``docs/reference/contracts.md`` has the limits.
 
     ``attributes`` values are strings, numbers or lists of strings. Times must be aware.
@@ -143,8 +142,7 @@ RETRYABLE_CODES: Final[frozenset[PublishCode]] = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishError:
+class PublishError(metaclass=Record):
     """Why a message was rejected. ``retryable`` says whether the same call can succeed later."""
 
     code: PublishCode
@@ -156,8 +154,7 @@ class PublishError:
         return self.code in RETRYABLE_CODES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishResult:
+class PublishResult(metaclass=Record):
     """The answer for one message, at the position it had in the call.
 
     ``id`` is the message's id; for a duplicate the id of the message that won; ``None`` when the message was
@@ -174,7 +171,7 @@ class PublishResult:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RANDOM_BYTES: Final = 10  # of an id; the version and the variant take the place of 6 bits
 _VARIANT: Final = {f"{digit:x}": f"{digit & 3 | 8:x}" for digit in range(16)}
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = Pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def is_message_id(text: object) -> TypeGuard[str]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
+from towpath.frozen import Record
 
-@dataclass(frozen=True, slots=True)
-class Complete:
+
+class Complete(metaclass=Record, kw_only=False):
     """Done: the delivery never comes again. Returning ``None`` says the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(metaclass=Record, kw_only=False):
     """Try again: after ``after`` (seconds or timedelta, within [0, 43,200 s]), else after the back-off.
 
     At the last attempt it becomes a dead letter with reason ``MaxAttemptsExceeded``.
@@ -22,8 +21,7 @@ class Retry:
     after: timedelta | float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(metaclass=Record, kw_only=False):
     """Set the delivery aside for a person, at once; ``reason`` is what the person reads."""
 
     reason: str

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from towpath import limits
 from towpath.errors import HandlerNotFound, InvalidPayload
 from towpath.message import ABSENT, JsonValue
+from towpath.patterns import Pattern
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -18,11 +19,11 @@ Convert = Callable[[JsonValue], Any]
 
 _LINE: Final = 200  # characters of one error
 # A field's name, or pydantic's name for a member of a union, such as "list[int]"; other keys are somebody's data.
-_NAME = re.compile(r"[^\W\d][\w.-]{0,59}(\[[\w\[\](), |.-]{0,60}\])?|\[key\]")
+_NAME = Pattern(r"[^\W\d][\w.-]{0,59}(\[[\w\[\](), |.-]{0,60}\])?|\[key\]")
 # What these say has a value after the first comma or colon.
 _WITH_VALUES: Final = ("bytes_invalid_encoding", "import_error", "timezone_offset", "uuid_parsing")
 _OF_VALIDATORS: Final = ("assertion_error", "value_error")
-_KIND = re.compile(r"[a-z0-9_]{1,60}")
+_KIND = Pattern(r"[a-z0-9_]{1,60}")
 
 
 def converter(payload_type: Any, path: str = "") -> Convert:

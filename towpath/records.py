@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
 from towpath.errors import Mistake, MistakesFound
+from towpath.frozen import Record
+from towpath.patterns import Pattern
 
 RecordT = TypeVar("RecordT")
 Defaults = Literal["allowed", "refused"]
 Path = tuple[str | int, ...]
 
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_BARE_KEY = Pattern(r"[A-Za-z0-9_-]+")
 _SHOWN_LENGTH = 80
 
 
@@ -81,8 +82,7 @@ def _refused_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _Known(metaclass=Record):
     """A field: the type that is wanted, and whether it must be there."""
 
     wanted: Any

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from logging import Logger
 from typing import Any, Literal, Protocol, TypeVar, assert_never
 
 from towpath.backoff import BackOff
+from towpath.frozen import Record
 from towpath.message import AttributeValue, JsonValue, Message
 
 PartitionMode = Literal["none", "exclusive", "ordered"]
 SubscriptionStatus = Literal["active", "paused", "disabled"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionPolicy:
+class SubscriptionPolicy(metaclass=Record):
     """The rules that a subscription's deliveries are handled by, as the manifest resolved them."""
 
     subscription: str
@@ -33,8 +33,7 @@ class SubscriptionPolicy:
     accept_foreign: bool = True
 
 
-@dataclass(slots=True, kw_only=True)  # not frozen: making one is quicker, and there are as many as messages
-class Delivery:
+class Delivery(metaclass=Record, frozen=False):  # not frozen: making one is quicker, and there are as many as messages
     """One message on its way to one subscription, held under a lease by whoever received it. Nobody changes it, but
     whoever reads its body.
 
@@ -72,8 +71,7 @@ class Delivery:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(metaclass=Record):
     """What went wrong in an attempt: kept as the delivery's last error.
 
     ``intended`` says that the handler raised it on purpose, so that its traceback tells a person nothing.
@@ -91,15 +89,13 @@ class Failure:
 # --- What becomes of a delivery: decided here, done by a Settler ------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Completion(metaclass=Record):
     """It is done and never comes again."""
 
     delivery: Delivery
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retrial:
+class Retrial(metaclass=Record):
     """It comes again after ``delay``, with the next attempt. ``max_attempts`` is for those who read the log."""
 
     delivery: Delivery
@@ -108,8 +104,7 @@ class Retrial:
     max_attempts: int | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLettering:
+class DeadLettering(metaclass=Record):
     """It is set aside for a person, with ``reason`` and the last error."""
 
     delivery: Delivery
@@ -117,30 +112,26 @@ class DeadLettering:
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discard:
+class Discard(metaclass=Record):
     """It is dropped for good, with ``reason`` (``Expired``)."""
 
     delivery: Delivery
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(metaclass=Record):
     """It was not handled to an end: it is given back at once, without its attempt where the transport can."""
 
     delivery: Delivery
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forfeit:
+class Forfeit(metaclass=Record):
     """The lease is lost, so there is nothing to settle: another worker may hold the delivery by now."""
 
     delivery: Delivery
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelAcknowledgement:
+class CancelAcknowledgement(metaclass=Record):
     """It was cancelled by an operator while it was held, and is worked on no more: now it is discarded."""
 
     delivery: Delivery
@@ -149,28 +140,24 @@ class CancelAcknowledgement:
 Decision = Completion | Retrial | DeadLettering | Discard | Release | Forfeit | CancelAcknowledgement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class Settled(metaclass=Record):
     """The change was made, durably; ``state`` is the delivery's new state."""
 
     state: Literal["completed", "pending", "leased", "dead", "discarded"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseLost:
+class LeaseLost(metaclass=Record):
     """The lease was no longer this worker's, so nothing was changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelRequested:
+class CancelRequested(metaclass=Record):
     """An operator cancelled the delivery while this worker held it, so nothing was changed.
 
     Until the holder acknowledges it, or its lease ends, the delivery is discarded by nobody and its key stays held.
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(metaclass=Record):
     """The transport could not say that it was done; the delivery comes again when its lease ends."""
 
     error: str

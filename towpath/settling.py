@@ -64,7 +64,6 @@ def _counted(decision: Decision, result: SettleResult) -> str:
             assert_never(result)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Broken(Failed):
     """A settle that raised, which is a bug: the same call would raise again."""
 

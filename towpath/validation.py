@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeGuard
@@ -10,16 +9,17 @@ from typing import Any, Final, TypeGuard
 from towpath import limits
 from towpath.json_values import is_text, json_fault, shown
 from towpath.message import ABSENT, Message, NewMessage, PayloadRef, PublishCode, PublishError, is_message_id
+from towpath.patterns import Pattern
 
-_ATTRIBUTE_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{limits.ATTRIBUTE_NAME_LENGTH}}}")
-_CORRELATION_ID = re.compile(rf"[!-~]{{1,{limits.CORRELATION_ID_LENGTH}}}")
+_ATTRIBUTE_NAME = Pattern(rf"[A-Za-z0-9_-]{{1,{limits.ATTRIBUTE_NAME_LENGTH}}}")
+_CORRELATION_ID = Pattern(rf"[!-~]{{1,{limits.CORRELATION_ID_LENGTH}}}")
 # W3C Trace Context, "traceparent header": version ff and ids of zeros are invalid, and only a later version may go on.
 _IDS = r"-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-_TRACEPARENT = re.compile(rf"00{_IDS}|(?!00|ff)[0-9a-f]{{2}}{_IDS}(-[!-~]*)?")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_TRACEPARENT = Pattern(rf"00{_IDS}|(?!00|ff)[0-9a-f]{{2}}{_IDS}(-[!-~]*)?")
+_SHA256 = Pattern(r"[0-9a-f]{64}")
 # SQS drops a message of SNS with such text in an attribute: it carries the characters of XML 1.0 (Amazon SQS API
 # reference, MessageAttributeValue). Refused on every transport, so that a message travels on each.
-_UNCARRIED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_UNCARRIED = Pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def require_messages(messages: object) -> None:
@@ -173,7 +173,7 @@ def _is_moment(value: object) -> bool:
     return True
 
 
-def _matches(pattern: re.Pattern[str], value: object) -> bool:
+def _matches(pattern: Pattern, value: object) -> bool:
     return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 

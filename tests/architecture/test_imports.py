@@ -64,9 +64,8 @@ def test_what_a_handler_imports_loads_little_of_the_standard_library_and_nothing
     loaded = loaded_by("towpath", names=HANDLERS_NAMES)
     assert foreign(loaded) == set()
     assert not HEAVY & loaded
-    assert {name for name in loaded if name.startswith("towpath.")} == {
-        f"towpath.{name}" for name in ("context", "errors", "json_values", "limits", "message", "outcome")
-    }
+    names = ("context", "errors", "frozen", "json_values", "limits", "message", "outcome", "patterns")
+    assert {name for name in loaded if name.startswith("towpath.")} == {f"towpath.{name}" for name in names}
 
 
 def test_the_core_without_topology_and_commands_loads_the_standard_library_only():

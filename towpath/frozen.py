@@ -1,0 +1,212 @@
+"""Frozen dataclasses that take no time to define: their code is not written when a module is imported.
+
+``@dataclass(frozen=True, slots=True)`` writes six methods as text, has them compiled, and makes its class twice. On a
+small Lambda function that is a millisecond for each class, at every cold start.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
+from typing import Any, Final, cast, dataclass_transform
+
+_SHARED: Final = "__record__"  # where a class keeps its ``_Shape``
+_FEW_FIELDS: Final = 2  # up to which it is quicker to set each past the guard than to lift the guard for all
+_set: Final = object.__setattr__
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class Record(type):
+    """The metaclass of what is declared as a dataclass is: fields by their annotations, and defaults.
+
+    ``class Page(metaclass=Record)`` is what ``@dataclass(frozen=True, slots=True, kw_only=True)`` makes, to those who
+    use it: frozen, with ``__slots__``, equality, hash and text by its fields; pickled and copied; and a dataclass to
+    ``fields``, ``replace``, ``asdict`` and ``is_dataclass``. ``frozen=False`` and ``kw_only=False`` go behind the
+    metaclass. Every annotation is a field (there are no ``ClassVar``), and ``__post_init__`` is not called.
+
+    The first object of a class is made step by step. Its ``__init__`` is compiled for the second, so that what a
+    process has one of (its settings, its parts) costs nothing either.
+    """
+
+    def __new__(
+        mcls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        frozen: bool = True,
+        kw_only: bool = True,
+    ) -> Record:
+        """The class, with ``__slots__`` for its own fields."""
+        own = dict.fromkeys(namespace.get("__annotations__", ()), MISSING)
+        for each in own:
+            own[each] = namespace.pop(each, MISSING)
+        inherited = [getattr(base, _SHARED).defaults for base in reversed(bases) if isinstance(base, Record)]
+        shape = _Shape({each: default for part in (*inherited, own) for each, default in part.items()}, frozen, kw_only)
+        shared = _METHODS | (_FROZEN if frozen else {}) | (_GUARD if frozen and not inherited else {})
+        shared["__match_args__"] = () if kw_only else tuple(shape.defaults)
+        return super().__new__(mcls, name, bases, {**shared, "__slots__": tuple(own), _SHARED: shape, **namespace})
+
+
+class _Shape:
+    """What a class's methods have to know: its fields in order, each with its default, ``MISSING`` or a ``Field``."""
+
+    __slots__ = ("defaults", "frozen", "kw_only")
+
+    def __init__(self, defaults: dict[str, Any], frozen: bool, kw_only: bool) -> None:  # noqa: FBT001 - as dataclass has them
+        self.defaults = defaults
+        self.frozen = frozen
+        self.kw_only = kw_only
+
+    def required(self) -> Iterator[str]:
+        return (name for name in self.defaults if self.default(name) is self.factory(name) is MISSING)
+
+    def default(self, name: str) -> Any:
+        given = self.defaults[name]
+        return given.default if isinstance(given, Field) else given
+
+    def factory(self, name: str) -> Any:
+        given = self.defaults[name]
+        return given.default_factory if isinstance(given, Field) else MISSING
+
+    def compared(self) -> Iterator[str]:
+        return (name for name, given in self.defaults.items() if not isinstance(given, Field) or given.compare)
+
+    def shown(self) -> Iterator[str]:
+        return (name for name, given in self.defaults.items() if not isinstance(given, Field) or given.repr)
+
+
+def _shape(record: Any) -> _Shape:
+    return cast("_Shape", record.__record__)
+
+
+def _make_first(self: Any, *args: Any, **values: Any) -> None:
+    """``__init__`` of the first object."""
+    kind, shape = type(self), _shape(self)
+    kind.__init__ = _make_second
+    if args or not shape.defaults.keys() >= values.keys() >= set(shape.required()):
+        kind.__init__(self, *args, **values)  # it knows what to do, or to say
+        return
+    for name in shape.defaults:
+        if name in values:
+            value = values[name]
+        else:
+            factory = shape.factory(name)
+            value = shape.default(name) if factory is MISSING else factory()
+        _set(self, name, value)
+
+
+def _make_second(self: Any, *args: Any, **values: Any) -> None:
+    """``__init__`` of the second object, which makes the one for all that follow."""
+    kind = type(self)
+    kind.__init__ = _initializer(kind)
+    kind.__init__(self, *args, **values)
+
+
+def _initializer(kind: Any) -> Callable[..., None]:
+    """Compiled from text, as dataclasses' own is; nothing but names of fields goes into the text.
+
+    To set an attribute of a frozen object takes four times as long as of an open one. So while it is made the object
+    is of a class with the same slots and without the guard: nobody else has it yet.
+    """
+    shape = _shape(kind)
+    scope: dict[str, Any] = {"set": _set, "kind": kind, "FACTORY": MISSING}
+    parameters, lines = [], []
+    is_lifted = shape.frozen and len(shape.defaults) > _FEW_FIELDS
+    for name in shape.defaults:
+        value, factory = shape.default(name), shape.factory(name)
+        scope[f"default_{name}"] = factory if value is MISSING else value
+        made = "" if factory is MISSING else f"default_{name}() if {name} is FACTORY else "
+        is_optional = value is not MISSING or factory is not MISSING
+        shown_default = "FACTORY" if factory is not MISSING else f"default_{name}"
+        parameters.append(f"{name}={shown_default}" if is_optional else name)
+        target = f"self.{name} = {made}{name}"
+        lines.append(target if is_lifted or not shape.frozen else f"set(self, {name!r}, {made}{name})")
+    if is_lifted:
+        scope["open_kind"] = _without_guard(kind)
+        lines = ['set(self, "__class__", open_kind)', *lines, "self.__class__ = kind"]
+    star = ["*"] if shape.kw_only and parameters else []
+    body = "\n    ".join(lines or ["pass"])
+    exec(f"def __init__({', '.join(['self', *star, *parameters])}):\n    {body}\n", scope)  # noqa: S102 - own text
+    made_function: Callable[..., None] = scope["__init__"]
+    made_function.__qualname__ = f"{kind.__qualname__}.__init__"
+    return made_function
+
+
+def _without_guard(kind: Any) -> type:
+    kept = {name: kind.__dict__[name] for name in ("__slots__", "__orig_bases__") if name in kind.__dict__}
+    return type.__new__(Record, kind.__name__, kind.__bases__, {**kept, "__setattr__": _set})
+
+
+class _Declared:
+    """What ``dataclasses`` looks for in a class: worked out when it looks, by itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, record: object, kind: Any) -> Any:
+        shape = _shape(kind)
+        hints: dict[str, Any] = {}
+        for ancestor in reversed(kind.__mro__):
+            if isinstance(ancestor, Record):
+                hints |= inspect.get_annotations(ancestor)
+        namespace = {name: default for name, default in shape.defaults.items() if default is not MISSING}
+        namespace |= {"__annotations__": hints, "__doc__": kind.__name__, "__module__": kind.__module__}
+        is_frozen = shape.frozen and self._name == "__dataclass_params__"  # which two methods would be written for
+        declare = dataclass(init=False, repr=False, eq=False, frozen=is_frozen, kw_only=shape.kw_only)
+        found: Any = declare(type(kind.__name__, (), namespace))
+        value = getattr(found, self._name)
+        setattr(kind, self._name, value)
+        return value
+
+
+def _equal(self: Any, other: object) -> Any:
+    if other.__class__ is not self.__class__:
+        return NotImplemented
+    return all(getattr(self, name) == getattr(other, name) for name in _shape(self).compared())
+
+
+def _hash(self: Any) -> int:
+    return hash(tuple([getattr(self, name) for name in _shape(self).compared()]))
+
+
+def _text(self: Any) -> str:
+    shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in _shape(self).shown())
+    return f"{type(self).__qualname__}({shown})"
+
+
+def _refuse_change(_self: object, name: str, _value: object) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_deletion(_self: object, name: str) -> None:
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, name) for name in _shape(self).defaults]
+
+
+def _restore(self: Any, state: list[Any]) -> None:
+    for name, value in zip(_shape(self).defaults, state, strict=True):
+        _set(self, name, value)
+
+
+_METHODS: Final[dict[str, Any]] = {
+    "__init__": _make_first,
+    "__eq__": _equal,
+    "__hash__": None,
+    "__repr__": _text,
+    "__getstate__": _state,
+    "__setstate__": _restore,
+    "__dataclass_fields__": _Declared("__dataclass_fields__"),
+    "__dataclass_params__": _Declared("__dataclass_params__"),
+}
+_FROZEN: Final[dict[str, Any]] = {
+    "__hash__": _hash,
+}
+_GUARD: Final[dict[str, Any]] = {  # a class below has it already; there dataclasses' own decorator adds its own
+    "__setattr__": _refuse_change,
+    "__delattr__": _refuse_deletion,
+}
