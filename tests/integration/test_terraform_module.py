@@ -320,9 +320,10 @@ def test_the_module_is_formatted_and_valid(copied: Path) -> None:
 
 def refusal(folder: Path, manifest_path: str) -> str:
     """What Terraform says instead of a plan, without its breaks within sentences."""
+    inputs = {"manifest_path": manifest_path, "artifacts": {"documents.convert": ZIP}}
+    workspace = root(folder, {"edited": inputs}, {}).initialise()
     with pytest.raises(TerraformFailed) as refused:
-        inputs = {"manifest_path": manifest_path, "artifacts": {"documents.convert": ZIP}}
-        root(folder, {"edited": inputs}, {}).initialise().plan()
+        workspace.plan()
     return " ".join(str(refused.value).replace("│", " ").split())
 
 
