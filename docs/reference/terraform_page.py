@@ -35,7 +35,7 @@ module "towpath" {
 ```
 
 A plan needs no AWS: there is no data source, and every ARN is known before anything is made. What is wrong with the
-manifest or the inputs is refused by `terraform plan`, in one sentence for each mistake.
+manifest or the inputs is refused by `terraform plan`, in one sentence.
 
 Instances have the manifest's names as keys, `aws_sqs_queue.queue["documents.convert"]`, so that a topic or subscription
 more or less changes no other. Nothing has `prevent_destroy`, which could not be lifted for one subscription: read the
