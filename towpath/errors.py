@@ -121,7 +121,7 @@ class InvalidBindings(MistakesFound):
 
 
 class InvalidPlan(MistakesFound):
-    """What the gate was given is no plan, change set or template that it can judge.
+    """What the gate was given is no plan or template that it can judge.
 
     What to do: write the file again as the message says, whole, with the tool that is about to make the change.
     """

@@ -141,9 +141,9 @@ class Reader:
 
     def _subscribed(self, topic_arn: str) -> Look[Mapping[str, str]]:
         """The ARNs of a topic's SNS subscriptions by what they deliver to."""
-        pages = self.services.sns.get_paginator("list_subscriptions_by_topic")
 
         def listed() -> Mapping[str, str]:
+            pages = self.services.sns.get_paginator("list_subscriptions_by_topic")
             return {
                 one["Endpoint"]: one["SubscriptionArn"]
                 for page in self._paced(pages.paginate(TopicArn=topic_arn))
@@ -187,9 +187,8 @@ class Reader:
         return self._look("sqs:GetQueueAttributes", attributes)
 
     def _mappings(self, queue_arn: str) -> Look[tuple[Mapping[str, Any], ...]]:
-        pages = self.services.functions.get_paginator("list_event_source_mappings")
-
         def listed() -> tuple[Mapping[str, Any], ...]:
+            pages = self.services.functions.get_paginator("list_event_source_mappings")
             paged = self._paced(pages.paginate(EventSourceArn=queue_arn))
             return tuple(one for page in paged for one in page["EventSourceMappings"])
 

@@ -85,19 +85,19 @@ def _told(value: Any, parameters: Collection[str]) -> Any:
 
 
 def _edits(address: str, logical_id: str, old: _Made | None, new: _Made | None) -> Iterator[Edit]:
-    for one in [made for made in (old, new) if made is not None and made.resource is not None][:1]:
-        action = _action(old, new)
-        if action is not None and one.resource is not None:
-            form = one.resource.form
-            own = names(form, *(made.properties for made in (old, new) if made is not None))
-            yield Edit(
-                address=address,
-                kind=form.kind,
-                action=action,
-                before=old.attributes() if old is not None else {},
-                after=new.attributes() if new is not None else {},
-                names=own if action == "replace" else (logical_id, *own),
-            )
+    versions = [made for made in (old, new) if made is not None]
+    resource, action = next((made.resource for made in versions if made.resource is not None), None), _action(old, new)
+    if resource is None or action is None:
+        return
+    own = names(resource.form, *(made.properties for made in versions))
+    yield Edit(
+        address=address,
+        kind=resource.form.kind,
+        action=action,
+        before=old.attributes() if old is not None else {},
+        after=new.attributes() if new is not None else {},
+        names=own if action == "replace" else (logical_id, *own),
+    )
 
 
 def _action(old: _Made | None, new: _Made | None) -> Action | None:
