@@ -78,7 +78,8 @@ def test_the_quickstart_is_deployed_used_changed_in_place_and_destroyed(quicksta
     assert mapping(quickstart, function_arn)["State"] in ("Disabling", "Disabled")
     alias = quickstart.aws.client("lambda").get_alias(FunctionName=function_arn.rpartition(":")[0], Name="live")
     assert alias["FunctionVersion"] == "2"
-    settings = quickstart.aws.client("lambda").get_function_configuration(FunctionName=function_arn)
+    two = {"FunctionName": alias["AliasArn"].rpartition(":")[0], "Qualifier": alias["FunctionVersion"]}
+    settings = quickstart.aws.client("lambda").get_function_configuration(**two)
     assert json.loads(settings["Environment"]["Variables"]["TOWPATH_SUBSCRIPTION"])["policy"]["max_attempts"] == 6
     sns = quickstart.aws.client("sns")
     subscriptions = sns.list_subscriptions_by_topic(TopicArn=again.topics["documents.process"].arn)["Subscriptions"]
