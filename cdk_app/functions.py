@@ -113,18 +113,20 @@ class _Maker:
         """The alias, on a version that is published anew whenever code or settings change. Older versions stay, so
         that the alias can be set back to one.
         """
+        name = self.function.name  # a reference to a function that changes would be a replacement to LocalStack
         version = lambda_.CfnVersion(
             self.scope,
             f"Version{self._fingerprint(artifact, aws)}",
-            function_name=function.ref,
+            function_name=name,
             code_sha256=code_sha256(artifact),
         )
+        version.add_resource_dependency(function)
         version.apply_removal_policy(RemovalPolicy.RETAIN)
         return lambda_.CfnAlias(
             self.scope,
             "Alias",
             name=self.function.alias,
-            function_name=function.ref,
+            function_name=name,
             function_version=version.attr_version,
         )
 

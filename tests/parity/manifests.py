@@ -96,7 +96,7 @@ def generated() -> dict[str, Instance]:
     @settings(
         derandomize=True,
         database=None,
-        max_examples=10 * GENERATED,
+        max_examples=3 * GENERATED,
         phases=[Phase.generate],
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -13,6 +13,7 @@ from tests.parity.manifests import GENERATED, generated, instances
 from tests.parity.planning import Instance, planned
 from tests.servers.cdk import CdkUnavailable, start, template
 
+pytestmark = pytest.mark.timeout(900)  # one plan of all takes half a minute on an idle machine
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/lines@sha256:{'ab' * 32}"
 CHOSEN = instances(IMAGE)
 NAMES = [*CHOSEN, *(f"generated_{number}" for number in range(GENERATED))]

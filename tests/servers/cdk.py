@@ -92,13 +92,15 @@ def installed() -> Path:
     return COMMAND
 
 
-def run(*arguments: str, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-    """Run ``cdk`` in the project's folder, with this Python for the app."""
+def run(
+    *arguments: str, environment: Mapping[str, str] | None = None, folder: Path = PROJECT
+) -> "subprocess.CompletedProcess[str]":
+    """Run ``cdk`` in the project's folder, where ``cdk.json`` is, with this Python for the app."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TOWPATH_", "CDK_"))}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         [str(installed()), "--no-notices", "--no-color", *arguments],
-        cwd=PROJECT,
+        cwd=folder,
         env={**inherited, **QUIET, "PATH": path, "CI": "true", "PYTHONPATH": str(PROJECT), **(environment or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,

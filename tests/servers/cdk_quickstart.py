@@ -98,8 +98,8 @@ class Quickstart:
 
     def bootstrap(self) -> None:
         """``cdk bootstrap``: the bucket and the roles that default synthesis needs."""
-        where = ("--app", "true", "--output", str(self.folder / "cdk.out"))
-        done = run("bootstrap", f"aws://{ACCOUNT}/{self.aws.region}", *where, environment=self.variables)
+        where = f"aws://{ACCOUNT}/{self.aws.region}"
+        done = run("bootstrap", where, environment=self.variables, folder=self.folder)  # not where an app is
         if done.returncode:
             raise RuntimeError(f"cdk bootstrap failed:\n{done.stdout}\n{done.stderr}")
 
