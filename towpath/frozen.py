@@ -48,6 +48,18 @@ class Record(type):
         shared["__match_args__"] = () if kw_only else tuple(shape.defaults)
         return super().__new__(mcls, name, bases, {**shared, "__slots__": tuple(own), _SHARED: shape, **namespace})
 
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """What ``help`` and editors show, before and after ``__init__`` is compiled."""
+        shape, hints = _shape(cls), _hints(cls)
+        kind = inspect.Parameter.KEYWORD_ONLY if shape.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = []
+        for name in shape.defaults:
+            default = shape.default(name) if shape.factory(name) is MISSING else ...
+            shown = inspect.Parameter.empty if default is MISSING else default
+            parameters.append(inspect.Parameter(name, kind, default=shown, annotation=hints[name]))
+        return inspect.Signature(parameters)
+
 
 class _Shape:
     """What a class's methods have to know: its fields in order, each with its default, ``MISSING`` or a ``Field``."""
@@ -139,6 +151,15 @@ def _without_guard(kind: Any) -> type:
     return type.__new__(Record, kind.__name__, kind.__bases__, {**kept, "__setattr__": _set})
 
 
+def _hints(kind: Any) -> dict[str, Any]:
+    """The annotations of all fields, inherited ones first."""
+    found: dict[str, Any] = {}
+    for ancestor in reversed(kind.__mro__):
+        if isinstance(ancestor, Record):
+            found |= inspect.get_annotations(ancestor)
+    return found
+
+
 class _Declared:
     """What ``dataclasses`` looks for in a class: worked out when it looks, by itself."""
 
@@ -146,11 +167,7 @@ class _Declared:
         self._name = name
 
     def __get__(self, record: object, kind: Any) -> Any:
-        shape = _shape(kind)
-        hints: dict[str, Any] = {}
-        for ancestor in reversed(kind.__mro__):
-            if isinstance(ancestor, Record):
-                hints |= inspect.get_annotations(ancestor)
+        shape, hints = _shape(kind), _hints(kind)
         namespace = {name: default for name, default in shape.defaults.items() if default is not MISSING}
         namespace |= {"__annotations__": hints, "__doc__": kind.__name__, "__module__": kind.__module__}
         is_frozen = shape.frozen and self._name == "__dataclass_params__"  # which two methods would be written for

@@ -168,3 +168,14 @@ def test_a_frozen_class_may_have_one_below_it_declared_either_way():
         assert dataclasses.replace(made, x=3).x == 3
         with pytest.raises(dataclasses.FrozenInstanceError):
             made.extra = 7
+
+
+def test_the_signature_is_told_before_the_first_object_and_after():
+    class Fresh(metaclass=Record, kw_only=False):
+        left: int
+        right: int = 0
+
+    assert str(inspect.signature(Fresh)) == "(left: int, right: int = 0)"
+    three(Fresh, 1)
+    assert str(inspect.signature(Fresh)) == "(left: int, right: int = 0)"
+    assert str(inspect.signature(Point)) == "(*, x: int, y: int = 2, tags: list[str] = Ellipsis, note: str = '')"
