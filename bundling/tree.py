@@ -23,11 +23,13 @@ _SCRAPS: Final = frozenset({"__pycache__", "tests", ".mypy_cache", ".pytest_cach
 _BOTO3: Final = frozenset({"boto3", "botocore"})
 # Parts of Towpath that cannot run, or are not called, without another package: left out unless that is in the bundle.
 _PARTS: Final = {
+    "aws_transport/checking": "typer",
     "bundling": "uv",
     "cdk_app": "aws_cdk",
     "local_transport": "sqlalchemy",
     "towpath/changes": "typer",
     "towpath/cli": "typer",
+    "towpath/gate": "typer",
     "towpath/resolve": "pydantic",
     "towpath/topology": "pydantic",
 }

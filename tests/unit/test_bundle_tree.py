@@ -107,7 +107,11 @@ def test_boto3_stays_when_it_is_asked_for(tmp_path: Path) -> None:
 
 def test_parts_of_towpath_stay_only_with_what_they_import(tmp_path: Path) -> None:
     parts = ("towpath/cli/main.py", "local_transport/__init__.py", "towpath/message.py", "bundling/build.py")
-    installed(tmp_path, "towpath", files=(*parts, "cdk_app/stacks.py"))
+    installed(
+        tmp_path,
+        "towpath",
+        files=(*parts, "cdk_app/stacks.py", "towpath/gate/plans.py", "aws_transport/checking/queues.py"),
+    )
     installed(tmp_path, "SQLAlchemy", files=("sqlalchemy/__init__.py",))
     prune(tmp_path, "left out", frozenset())
     assert left(tmp_path) == {"towpath/message.py", "local_transport/__init__.py", "sqlalchemy/__init__.py"}
