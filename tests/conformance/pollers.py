@@ -67,6 +67,7 @@ class QueueSource:
         answer = self._sqs.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=limit,
+            WaitTimeSeconds=0,  # else what has come would wait for what may
             MessageSystemAttributeNames=["All"],
             MessageAttributeNames=["All"],
         )
