@@ -10,6 +10,7 @@ from towpath.errors import InvalidPlan, Mistake
 from towpath.gate.cloudformation import edits_of_templates
 from towpath.gate.edits import Edit
 from towpath.gate.terraform import edits_of_plan
+from towpath.gate.yaml_templates import read_yaml
 from towpath.records import read_json
 
 _TEMPLATE: Final = ".template.json"
@@ -56,10 +57,15 @@ def _template(path: Path) -> Mapping[str, Any] | None:
     if isinstance(document, Mapping) and "TemplateBody" in document:
         document = document["TemplateBody"]
         if isinstance(document, str):
-            document = read_json(document, InvalidPlan, str(path))
+            document = _body(document, str(path))
     if not isinstance(document, Mapping) or not isinstance(document.get("Resources"), Mapping):
         raise _wrong(path, "is no template in JSON; write it with: aws cloudformation get-template --stack-name STACK")
     return document
+
+
+def _body(text: str, subject: str) -> object:
+    """JSON, or the YAML that the CDK's command line makes of a template without assets before it hands it over."""
+    return read_json(text, InvalidPlan, subject) if text.lstrip().startswith("{") else read_yaml(text, subject)
 
 
 def _document(path: Path) -> object:
