@@ -125,6 +125,12 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path, text: str) -> None:
         plan_edits(tmp_path / "plan.json")
 
 
+def test_a_plan_as_terraform_saves_it_is_refused_with_what_writes_it_out(tmp_path: Path) -> None:
+    (tmp_path / "plan.tfplan").write_bytes(b"PK\x03\x04\xff\xfe")
+    with pytest.raises(InvalidPlan, match="terraform show -json"):
+        plan_edits(tmp_path / "plan.tfplan")
+
+
 def test_plans_name_no_place_of_the_machine_that_made_them() -> None:
     texts = [path.read_text() for path in PLANS.glob("*.json")]
     assert len(texts) == len(CASES)

@@ -83,7 +83,8 @@ def _document(path: Path) -> object:
     except OSError as error:
         raise _wrong(path, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise _wrong(path, "is not UTF-8 text") from error
+        problem = "is not UTF-8 text; a plan as Terraform saves it is written out with: terraform show -json PLAN"
+        raise _wrong(path, problem) from error
     return read_json(text, InvalidPlan, str(path))
 
 
