@@ -112,7 +112,7 @@ def read_artifacts(document: object, folder: Path, manifest: Manifest, subject: 
 
 
 def _is_bundle(document: Mapping[str, Any]) -> bool:
-    return isinstance(document.get("tree_hash"), str)
+    return isinstance(document.get("tree_hash"), str) and isinstance(document.get("name"), str)
 
 
 def _for_everything_in(bundle: Mapping[str, Any], manifest: Manifest) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -11,7 +12,7 @@ from typing import Any, Final, Literal, get_args
 from cdk_app.artifacts import Artifact, ZipArtifact, load_artifacts, read_artifacts
 from cdk_app.errors import InvalidInputs
 from cdk_app.inputs import Inputs, Options
-from towpath.errors import Mistake
+from towpath.errors import Mistake, did_you_mean
 from towpath.manifest import Manifest
 from towpath.records import key_path, read_record
 
@@ -19,6 +20,17 @@ Synthesis = Literal["default", "cli-credentials", "bootstrapless"]
 
 SUBJECT: Final = "the context given to cdk"
 _EXAMPLE: Final = "cdk synth -c manifest=manifest.json -c environment=prod -c artifacts=artifacts.json"
+_ACCOUNT: Final = re.compile(r"\d{12}", re.ASCII)
+_REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-\d+", re.ASCII)
+_READ: Final = (
+    "manifest",
+    "environment",
+    "artifacts",
+    "synthesis",
+    "account",
+    "region",
+    *(f.name for f in fields(Options)),
+)
 _TEXTS: Final = ("kms_key_arn", "permissions_boundary", "removal_policy")
 
 
@@ -41,6 +53,9 @@ def read_context(context: Mapping[str, Any], environ: Mapping[str, str]) -> Want
     path = context.get("manifest")
     if not isinstance(path, str):
         raise _mistaken(f"names no manifest: {_EXAMPLE}")
+    mistakes = [*_misspelt(context), *_elsewhere(context)]
+    if mistakes:
+        raise InvalidInputs(SUBJECT, mistakes)
     manifest = Manifest.load(path)
     environment = context.get("environment")
     if environment != manifest.environment:
@@ -67,6 +82,22 @@ def read_options(context: Mapping[str, Any]) -> dict[str, Any]:
     written = {name: _value(name, context[name]) for name in names if name in context}
     options = read_record(Options, written, InvalidInputs, SUBJECT)
     return {name: getattr(options, name) for name in names}
+
+
+def _misspelt(context: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Of keys that nothing reads, those that are nearly one that is. The CDK's own have a colon or a slash."""
+    for key in context:
+        hint = "" if key in _READ or ":" in key or "/" in key else did_you_mean(key, _READ)
+        if hint:
+            yield Mistake(path=key_path((key,)), problem=f"is not a known key{hint}")
+
+
+def _elsewhere(context: Mapping[str, Any]) -> Iterator[Mistake]:
+    account, region = context.get("account"), context.get("region")
+    if account and not (isinstance(account, str) and _ACCOUNT.fullmatch(account)):
+        yield Mistake(path="account", problem=f"must be 12 digits as text, not {account!r}")
+    if region and not (isinstance(region, str) and _REGION.fullmatch(region)):
+        yield Mistake(path="region", problem=f"must look like eu-west-1, not {region!r}")
 
 
 def _artifacts(given: object, manifest: Manifest) -> Mapping[str, Artifact]:

@@ -11,6 +11,58 @@ variable "manifest_path" {
     condition     = try(jsondecode(file(var.manifest_path)).manifest_version == 1, true)
     error_message = "The manifest ${var.manifest_path} is of version ${try(jsonencode(jsondecode(file(var.manifest_path)).manifest_version), "unknown")}, and this module reads version 1; use the module that belongs to the Towpath that wrote it, or render it again."
   }
+
+  validation {
+    condition = try(jsondecode(file(var.manifest_path)).manifest_version != 1, true) || can([
+      for manifest in [jsondecode(file(var.manifest_path))] : [
+        [manifest.name, manifest.environment],
+        [for aws in [manifest.aws] : [
+          aws.topic_policy, aws.queue_policy, aws.dead_letter_queue_policy, aws.encryption.key_policy, aws.vpc_statements,
+          aws.access.publisher, aws.access.worker, aws.access.operator, aws.dashboard.widgets, aws.tags,
+        ] if aws != null],
+        [for topic in values(manifest.topics) : [
+          topic.transport,
+          [for aws in [topic.aws] : [aws.topic_name, aws.fifo, aws.deduplication_table, aws.tags] if aws != null],
+        ]],
+        [for subscription in values(manifest.subscriptions) : [
+          [subscription.topic, subscription.transport, subscription.host, subscription.partition_mode],
+          [for aws in [subscription.aws] : [
+            [for queue in [aws.queue, aws.dead_letter_queue, aws.delivery_failure_queue] : [
+              queue.name, queue.fifo, queue.sqs_managed_sse, queue.max_receive_count, queue.redrive_allow,
+              [for key in ["visibility_timeout_seconds", "message_retention_seconds", "maximum_message_size"] : tonumber(queue[key])],
+            ]],
+            [aws.sns_subscription.filter_policy, aws.sns_subscription.redrive_target, aws.consumer_policy, aws.tags],
+            [for function in [aws.function] : [function.name, function.role_name, function.policy.statements] if function != null],
+            [for mapping in [aws.event_source_mapping] : [mapping.batch_size, mapping.enabled] if mapping != null],
+            [for alarm in values(aws.alarms) : alarm.name],
+          ] if aws != null],
+        ]],
+      ]
+    ])
+    error_message = "The manifest ${var.manifest_path} was edited by hand: it lacks something, or has something else in its place ('towpath manifest diff' of it with itself says what); render it again from its topology."
+  }
+
+  validation {
+    condition = try(jsondecode(file(var.manifest_path)).manifest_version != 1, true) || try(alltrue(flatten([
+      for manifest in [jsondecode(file(var.manifest_path))] : [
+        (manifest.aws != null) == anytrue([for topic in values(manifest.topics) : topic.transport == "aws"]),
+        [for topic in values(manifest.topics) : (topic.aws != null) == (topic.transport == "aws")],
+        [for subscription in values(manifest.subscriptions) : [
+          (subscription.aws != null) == (subscription.transport == "aws"),
+          subscription.transport == try(manifest.topics[subscription.topic].transport, "none"),
+          [for aws in [subscription.aws] : [
+            (aws.function != null) == (subscription.host == "lambda"),
+            (aws.event_source_mapping != null) == (subscription.host == "lambda"),
+            aws.sns_subscription.raw_message_delivery == true,
+            aws.sns_subscription.redrive_target == "delivery_failure_queue",
+            aws.queue.visibility_timeout_seconds >= try(aws.function.timeout_seconds, 0),
+            [for queue in [aws.queue, aws.dead_letter_queue, aws.delivery_failure_queue] : queue.fifo == endswith(queue.name, ".fifo")],
+          ] if aws != null],
+        ]],
+      ]
+    ])), true)
+    error_message = "The manifest ${var.manifest_path} was edited by hand into what does not go together, a subscription without its queues, topic, function or mapping for instance ('towpath manifest diff' of it with itself says what); render it again from its topology."
+  }
 }
 
 variable "region" {

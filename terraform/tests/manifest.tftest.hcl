@@ -66,6 +66,62 @@ run "two_resources_of_one_name_are_refused" {
   expect_failures = [output.bindings]
 }
 
+run "a_manifest_that_lacks_something_is_refused" {
+  command = plan
+  variables {
+    manifest_path = "tests/manifests/incomplete.json"
+  }
+  expect_failures = [var.manifest_path]
+}
+
+run "a_manifest_with_a_text_for_a_number_is_refused" {
+  command = plan
+  variables {
+    manifest_path = "tests/manifests/of-another-kind.json"
+  }
+  expect_failures = [var.manifest_path]
+}
+
+run "topics_without_policies_are_refused" {
+  command = plan
+  variables {
+    manifest_path = "tests/manifests/without-policies.json"
+  }
+  expect_failures = [var.manifest_path]
+}
+
+run "a_subscription_without_queues_is_refused" {
+  command = plan
+  variables {
+    manifest_path = "tests/manifests/without-queues.json"
+  }
+  expect_failures = [var.manifest_path]
+}
+
+run "a_function_without_mapping_is_refused" {
+  command = plan
+  variables {
+    manifest_path = "tests/manifests/without-mapping.json"
+  }
+  expect_failures = [var.manifest_path]
+}
+
+run "a_subscription_of_no_topic_is_refused" {
+  command = plan
+  variables {
+    manifest_path = "tests/manifests/without-topic.json"
+  }
+  expect_failures = [var.manifest_path]
+}
+
+run "messages_within_an_envelope_are_refused" {
+  command = plan
+  variables {
+    manifest_path = "tests/manifests/enveloped.json"
+  }
+  expect_failures = [var.manifest_path]
+}
+
 run "a_topology_on_a_database_makes_nothing" {
   command = plan
   variables {

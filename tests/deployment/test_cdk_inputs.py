@@ -204,6 +204,11 @@ def test_account_and_region_are_the_command_lines_unless_they_are_given(tmp_path
         ({"create_kms_key": "maybe"}, "create_kms_key: must be JSON"),
         ({"removal_policy": "keep"}, "removal_policy: must be"),
         ({"vpc": {"subnets": []}}, "vpc.subnets: is not a known key"),
+        ({"account": "prod"}, "account: must be 12 digits as text, not 'prod'"),
+        ({"account": 123456789012}, "account: must be 12 digits as text, not 123456789012"),
+        ({"region": "Ireland"}, "region: must look like eu-west-1, not 'Ireland'"),
+        ({"kms_key": KEY}, "kms_key: is not a known key; did you mean 'kms_key_arn'?"),
+        ({"artifacts": {"tree_hash": "1"}}, "tree_hash: must be one of"),
     ],
 )
 def test_a_context_that_cannot_be_read_is_refused(given: dict[str, Any], told: str, tmp_path: Path) -> None:
@@ -211,6 +216,11 @@ def test_a_context_that_cannot_be_read_is_refused(given: dict[str, Any], told: s
 
     with pytest.raises(InvalidInputs, match=told.replace(".", r"\.")):
         context(tmp_path, **given)
+
+
+def test_the_cdks_own_context_and_ones_own_are_left_alone(tmp_path: Path) -> None:
+    others = {"@aws-cdk/core:target-partitions": ["aws"], "aws:cdk:bundling-stacks": ["**"], "owner": "us"}
+    assert context(tmp_path, **others).inputs.tags == {}
 
 
 def test_bootstrapless_synthesis_takes_no_files(tmp_path: Path) -> None:

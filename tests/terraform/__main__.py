@@ -52,11 +52,46 @@ def named_twice(manifest: dict[str, Any]) -> None:
     index["queue"]["name"] = convert["queue"]["name"]
 
 
+def incomplete(manifest: dict[str, Any]) -> None:
+    del manifest["subscriptions"]["documents.convert"]["aws"]["dead_letter_queue"]
+
+
+def of_another_kind(manifest: dict[str, Any]) -> None:
+    manifest["subscriptions"]["documents.convert"]["aws"]["queue"]["visibility_timeout_seconds"] = "long"
+
+
+def without_policies(manifest: dict[str, Any]) -> None:
+    manifest["aws"] = None
+
+
+def without_queues(manifest: dict[str, Any]) -> None:
+    manifest["subscriptions"]["documents.convert"]["aws"] = None
+
+
+def without_mapping(manifest: dict[str, Any]) -> None:
+    manifest["subscriptions"]["documents.convert"]["aws"]["event_source_mapping"] = None
+
+
+def without_topic(manifest: dict[str, Any]) -> None:
+    manifest["topics"] = {}
+
+
+def enveloped(manifest: dict[str, Any]) -> None:
+    manifest["subscriptions"]["documents.convert"]["aws"]["sns_subscription"]["raw_message_delivery"] = False
+
+
 EDITS: tuple[Callable[[dict[str, Any]], None], ...] = (
     of_version_2,
     ordered_on_aws,
     exclusive_on_standard,
     named_twice,
+    incomplete,
+    of_another_kind,
+    without_policies,
+    without_queues,
+    without_mapping,
+    without_topic,
+    enveloped,
 )
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def test_a_safe_plan_is_one_that_does_something() -> None:
 # --- What a plan may hold besides ------------------------------------------------------------------------------
 
 
-def plan(*changes: dict[str, Any], **more: Any) -> dict[str, Any]:
+def plan(*changes: Any, **more: Any) -> dict[str, Any]:
     return {"format_version": "1.2", "planned_values": {}, "resource_changes": list(changes), **more}
 
 
@@ -79,6 +79,20 @@ def test_a_value_within_a_list_or_a_document_may_be_unknown_too() -> None:
     assert sentence.startswith("its key is known only while it runs")
 
 
+def test_a_number_that_is_written_otherwise_is_not_taken_for_one_that_is_the_same() -> None:
+    before = {"message_retention_seconds": 600}
+    ((_, shorter),) = told(change("aws_sqs_queue", ["update"], before, {"message_retention_seconds": "60"}))
+    ((_, unread),) = told(change("aws_sqs_queue", ["update"], before, {"message_retention_seconds": {}}))
+    assert "60 seconds instead of 600" in shorter
+    assert unread.startswith("its retention is known only")
+
+
+def test_a_role_that_gets_another_boundary_is_told() -> None:
+    before, after = ({"name": "r", "permissions_boundary": arn} for arn in ("arn:old", "arn:new"))
+    ((impact, sentence),) = told(change("aws_iam_role", ["update"], before, after))
+    assert (impact, sentence.split(":")[0]) == ("lossy", 'its permissions boundary is "arn')
+
+
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
@@ -87,6 +101,14 @@ def test_a_value_within_a_list_or_a_document_may_be_unknown_too() -> None:
         (plan() | {"format_version": "2.0"}, "format_version: is 2.0"),
         (plan(errored=True), "the plan is not whole"),
         (plan(deferred_changes=[{}]), "are put off to a later plan"),
+        (plan() | {"resource_changes": None}, "resource_changes: must be a list"),
+        (plan("x"), "resource_changes[0]: "),
+        (plan({"address": "a", "type": "aws_sqs_queue"}), "resource_changes[0]: "),
+        (plan({"address": "a", "type": "aws_sqs_queue", "change": {"actions": "delete"}}), "resource_changes[0]: "),
+        (plan({"address": "a", "type": "aws_sqs_queue", "change": {"actions": [["delete"]]}}), "resource_changes[0]: "),
+        (plan({"address": "a", "change": {"actions": ["delete"]}}), "resource_changes[0]: "),
+        (plan({"type": "aws_sqs_queue", "change": {"actions": ["delete"]}}), "resource_changes[0]: "),
+        (plan(change("aws_sqs_queue", ["update"], "before", {})), "resource_changes[0]: "),
         (plan(change("aws_sqs_queue", ["invent"])), "are invent, which this version of Towpath does not know"),
     ],
 )
@@ -101,6 +123,12 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(InvalidPlan, match="is not JSON"):
         plan_edits(tmp_path / "plan.json")
+
+
+def test_a_plan_as_terraform_saves_it_is_refused_with_what_writes_it_out(tmp_path: Path) -> None:
+    (tmp_path / "plan.tfplan").write_bytes(b"PK\x03\x04\xff\xfe")
+    with pytest.raises(InvalidPlan, match="terraform show -json"):
+        plan_edits(tmp_path / "plan.tfplan")
 
 
 def test_plans_name_no_place_of_the_machine_that_made_them() -> None:

@@ -51,6 +51,12 @@ def judged(old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[Block
         "{{resolve:ssm:/retention}}",
         {"Fn::Sub": "{{resolve:ssm:/retention}}"},
         {"Fn::Select": [0, {"Ref": "Retention"}]},
+        {"Fn::Select": [0, ["60", "120"]]},
+        {"Fn::Sub": "${Retention}"},
+        {"Fn::Sub": ["${Retention}${Rest}", {"Rest": "0"}]},
+        {"Fn::ImportValue": "retention"},
+        {"Fn::GetAtt": ["Settings", "Retention"]},
+        "soon",
     ],
 )
 def test_a_guarded_value_that_the_template_does_not_tell_is_blocked_even_when_it_stays(value: Any) -> None:
@@ -58,6 +64,26 @@ def test_a_guarded_value_that_the_template_does_not_tell_is_blocked_even_when_it
     (one,) = judged(same, same)
     assert (one.address, one.impact) == ("stack/Q", "lossy")
     assert "its retention is known only while it runs" in one.sentence
+
+
+def test_a_value_that_is_no_value_is_what_cloudformation_takes_without_it() -> None:
+    (one,) = judged(
+        template({"MessageRetentionPeriod": 604_800}), template({"MessageRetentionPeriod": {"Ref": "AWS::NoValue"}})
+    )
+    assert "345,600 seconds instead of 604,800" in one.sentence
+
+
+def test_an_alarm_whose_actions_are_no_value_tells_nobody() -> None:
+    alarm = "AWS::CloudWatch::Alarm"
+    old = template({"AlarmActions": [{"Ref": "Operators"}]}, kind=alarm)
+    (one,) = judged(old, template({"AlarmActions": {"Ref": "AWS::NoValue"}}, kind=alarm))
+    assert "no longer tells" in one.sentence
+
+
+def test_a_name_that_a_text_takes_from_what_it_brings_along_or_from_a_resource_tells_enough() -> None:
+    named = {"QueueName": {"Fn::Sub": ["${Name}-${AWS::Region}-${!Name}-${D.Arn}", {"Name": "orders"}]}}
+    same = template(named, Parameters={"Unused": {"Type": "String"}, "Name": {"Type": "String"}})
+    assert judged(same, same) == []
 
 
 def test_a_reference_to_a_resource_tells_enough() -> None:
@@ -80,6 +106,33 @@ def test_a_name_that_a_parameter_gives_may_replace() -> None:
 def test_another_condition_may_delete() -> None:
     (one,) = judged(template({}), template({}, Condition="IsProd"))
     assert one.sentence.startswith("may be deleted")
+
+
+def test_a_condition_that_now_says_something_else_may_delete() -> None:
+    old, new = (template({}, Condition="C", Conditions={"C": {"Fn::Equals": ["prod", it]}}) for it in ("prod", "test"))
+    (one,) = judged(old, new)
+    assert one.sentence.startswith("may be deleted")
+    assert judged(old, old) == []
+
+
+def test_a_role_that_loses_its_boundary_is_told() -> None:
+    kind = "AWS::IAM::Role"
+    (one,) = judged(template({"PermissionsBoundary": "arn:bound"}, kind=kind), template({}, kind=kind))
+    assert (one.impact, one.sentence) == (
+        "lossy",
+        'its permissions boundary is null instead of "arn:bound": it may do more or less than before',
+    )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["anything", {"Principal": ["a"]}, {"Condition": ["b"]}, {"Condition": {"Bool": "c"}}],
+)
+def test_a_statement_that_no_policy_has_is_told_as_it_is(statement: Any) -> None:
+    kind = "AWS::SQS::QueuePolicy"
+    old, new = (template({"PolicyDocument": {"Statement": some}}, kind=kind) for some in ([], [statement]))
+    (one,) = judged(old, new)
+    assert one.sentence.startswith("allows more: ")
 
 
 def test_another_type_under_the_same_id_replaces() -> None:
@@ -133,6 +186,35 @@ def test_one_file_is_compared_with_another(tmp_path: Path) -> None:
     old = folder(tmp_path / "old", one=template({"VisibilityTimeout": 60})) / "one.template.json"
     new = folder(tmp_path / "new", two=template({"VisibilityTimeout": 30})) / "two.template.json"
     assert [edit.address for edit in template_edits(old, new)] == ["two/Q"]
+
+
+def test_a_file_of_a_pair_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    new = folder(tmp_path / "new", two=template({})) / "two.template.json"
+    with pytest.raises(InvalidPlan, match="cannot be read: No such file"):
+        template_edits(tmp_path / "mistyped.template.json", new)
+
+
+def test_a_template_in_yaml_is_refused_and_never_taken_for_a_stack_that_is_new(tmp_path: Path) -> None:
+    old, new = folder(tmp_path / "old"), folder(tmp_path / "new", one=template({}))
+    (old / "one.template.yaml").write_text("Resources: {}")
+    with pytest.raises(InvalidPlan, match=r"one\.template\.yaml is a template in YAML"):
+        template_edits(old, new)
+
+
+@pytest.mark.parametrize(
+    ("resources", "where"),
+    [
+        ({"Q": []}, "Resources.Q"),
+        ({"Q": {"Properties": {}}}, "Resources.Q"),
+        ({"Q": {"Type": "AWS::SQS::Queue", "Properties": None}}, "Resources.Q"),
+        ({"Fn::ForEach::Queues": ["Name", ["a"], {}]}, "Resources"),
+    ],
+)
+def test_what_is_no_resource_is_refused(tmp_path: Path, resources: Any, where: str) -> None:
+    new = folder(tmp_path / "new", one={"Resources": resources})
+    with pytest.raises(InvalidPlan) as caught:
+        template_edits(folder(tmp_path / "old"), new)
+    assert where in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"Resources": []}', '{"TemplateBody": "{}"}', "no json"])

@@ -7,6 +7,7 @@ leaves to a parameter, a condition, a mapping or a dynamic reference is known on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +19,8 @@ from towpath.gate.policies import has_unknown
 
 _KEPT: Final = ("Retain", "RetainExceptOnCreate")
 _LATE: Final = ("Fn::If", "Fn::FindInMap", "Fn::Transform")  # functions whose answer does not stand in the template
+_NO_VALUE: Final = {"Ref": "AWS::NoValue"}  # as if the property were not there
+_IN_TEXT: Final = re.compile(r"\$\{([\w.:]+)\}")  # of Fn::Sub; ${!Name} stays as it is
 _DYNAMIC: Final = "{{resolve:"  # AWS CloudFormation user guide, "Dynamic references"
 
 Template = Mapping[str, Any]
@@ -40,6 +43,7 @@ class _Made:
     type: str
     properties: Mapping[str, Any]
     condition: object
+    """Its condition's name, with what the template's conditions say; ``None`` where it has none."""
     deletion_policy: str
 
     @property
@@ -56,12 +60,12 @@ class _Made:
 def _resources(template: Template | None) -> dict[str, _Made]:
     if template is None:
         return {}
-    parameters = frozenset(template.get("Parameters", {}))
+    parameters, conditions = frozenset(template.get("Parameters") or ()), template.get("Conditions")
     return {
         logical_id: _Made(
             type=str(one.get("Type")),
             properties=_told(one.get("Properties", {}), parameters),
-            condition=one.get("Condition"),
+            condition=(one["Condition"], conditions) if "Condition" in one else None,
             deletion_policy=str(one.get("DeletionPolicy", "Delete")),
         )
         for logical_id, one in template.get("Resources", {}).items()
@@ -73,15 +77,23 @@ def _told(value: Any, parameters: Collection[str]) -> Any:
     if isinstance(value, str):
         return UNKNOWN if _DYNAMIC in value else value
     if isinstance(value, list):
-        return [_told(one, parameters) for one in value]
+        return [_told(one, parameters) for one in value if one != _NO_VALUE]
     if not isinstance(value, Mapping):
         return value
     if value.keys() == {"Ref"} and value["Ref"] in parameters:
         return UNKNOWN
     if len(value) == 1 and next(iter(value)) in _LATE:
         return UNKNOWN
-    inner = {key: _told(one, parameters) for key, one in value.items()}
+    if value.keys() == {"Fn::Sub"} and _names_a_parameter(value["Fn::Sub"], parameters):
+        return UNKNOWN
+    inner = {key: _told(one, parameters) for key, one in value.items() if one != _NO_VALUE}
     return UNKNOWN if len(inner) == 1 and next(iter(inner)).startswith("Fn::") and has_unknown(inner) else inner
+
+
+def _names_a_parameter(sub: Any, parameters: Collection[str]) -> bool:
+    """Whether a text of ``Fn::Sub`` takes from a parameter what it does not bring along."""
+    text, brought = (sub, {}) if isinstance(sub, str) else (sub[0], sub[1])
+    return any(name in parameters and name not in brought for name in _IN_TEXT.findall(text))
 
 
 def _edits(address: str, logical_id: str, old: _Made | None, new: _Made | None) -> Iterator[Edit]:

@@ -24,9 +24,12 @@ class Resource:
 
 def _inline(policies: Any) -> Any:
     """A role's inline policies as one document."""
-    if has_unknown(policies):
+    written = policies or []
+    if has_unknown(written) or not isinstance(written, list) or not all(isinstance(one, Mapping) for one in written):
         return UNKNOWN
-    documents = [one.get("PolicyDocument") or {} for one in policies or ()]
+    documents = [one.get("PolicyDocument") or {} for one in written]
+    if not all(isinstance(document, Mapping) for document in documents):
+        return UNKNOWN
     statements = [document.get("Statement", []) for document in documents]
     listed = [one if isinstance(one, list) else [one] for one in statements]
     return {"Statement": [statement for several in listed for statement in several]}
@@ -108,6 +111,7 @@ FORMS: Final[Mapping[str, Resource]] = {
             named=("RoleName",),
             fields=(
                 Field(guarded="trust", path=("AssumeRolePolicyDocument",), read=as_document),
+                Field(guarded="permissions boundary", path=("PermissionsBoundary",), read=or_none),
                 Field(guarded="policy", path=("Policies",), read=_inline),
                 Field(guarded="managed policies", path=("ManagedPolicyArns",), read=sorted_texts, default=[]),
             ),

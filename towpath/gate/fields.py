@@ -23,13 +23,18 @@ def or_none(value: Any) -> Any:
 
 
 def as_number(value: Any) -> Any:
-    """A whole number, also where it is written as text."""
-    return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else value
+    """A number, also where it is written as text. Anything else is a function whose answer is not there yet."""
+    if isinstance(value, str) and value.removeprefix("-").isdecimal():
+        return int(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if value is None or is_number else UNKNOWN
 
 
 def as_switch(value: Any) -> Any:
-    """True or false, also where it is written as text."""
-    return value.lower() == "true" if isinstance(value, str) else value
+    """True or false, also where it is written as text. Anything else is a function whose answer is not there yet."""
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.lower(), UNKNOWN)
+    return value if value is None or isinstance(value, bool) else UNKNOWN
 
 
 def as_document(value: Any) -> Any:
@@ -43,8 +48,10 @@ def as_document(value: Any) -> Any:
 
 
 def sorted_texts(value: Any) -> Any:
-    """A list in one order; none where there is none."""
-    return sorted(value, key=str) if isinstance(value, list) else value
+    """A list in one order; none where there is none. Anything else is a function whose answer is not there yet."""
+    if isinstance(value, list):
+        return sorted(value, key=str)
+    return None if value is None else UNKNOWN
 
 
 def never_or_days(value: Any) -> Any:

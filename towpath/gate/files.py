@@ -11,7 +11,7 @@ from towpath.gate.cloudformation import edits_of_templates
 from towpath.gate.edits import Edit
 from towpath.gate.terraform import edits_of_plan
 from towpath.gate.yaml_templates import read_yaml
-from towpath.records import read_json
+from towpath.records import key_path, read_json
 
 _TEMPLATE: Final = ".template.json"
 
@@ -28,6 +28,7 @@ def template_edits(deployed: Path, synthesised: Path) -> tuple[Edit, ...]:
     A deployed template may be the answer of ``aws cloudformation get-template`` as it is. Raises ``InvalidPlan``.
     """
     if synthesised.is_file():
+        _document(deployed)  # as it must be there: a stack that is new has no file, and its folder is given
         pairs = {synthesised.name.removesuffix(_TEMPLATE): (deployed, synthesised)}
     else:
         pairs = dict(_pairs(deployed, synthesised))
@@ -44,6 +45,8 @@ def _pairs(deployed: Path, synthesised: Path) -> Iterator[tuple[str, tuple[Path,
     for folder in (deployed, synthesised):
         if not folder.is_dir():
             raise _wrong(folder, "is no folder; make it, with the templates of the stacks in it")
+    for path in sorted(path for ending in ("yaml", "yml") for path in deployed.glob(f"*.{ending}")):
+        raise _wrong(path, "is a template in YAML, which cannot be compared; keep it as JSON in STACK.template.json")
     files = {path.name for folder in (deployed, synthesised) for path in folder.glob(f"*{_TEMPLATE}")}
     for name in sorted(files):
         yield name.removesuffix(_TEMPLATE), (deployed / name, synthesised / name)
@@ -60,6 +63,9 @@ def _template(path: Path) -> Mapping[str, Any] | None:
             document = _body(document, str(path))
     if not isinstance(document, Mapping) or not isinstance(document.get("Resources"), Mapping):
         raise _wrong(path, "is no template in JSON; write it with: aws cloudformation get-template --stack-name STACK")
+    mistakes = list(_mistakes(document["Resources"]))
+    if mistakes:
+        raise InvalidPlan(str(path), mistakes)
     return document
 
 
@@ -68,13 +74,23 @@ def _body(text: str, subject: str) -> object:
     return read_json(text, InvalidPlan, subject) if text.lstrip().startswith("{") else read_yaml(text, subject)
 
 
+def _mistakes(resources: Mapping[str, Any]) -> Iterator[Mistake]:
+    for logical_id, one in resources.items():
+        match one:
+            case {"Type": str(), **rest} if isinstance(rest.get("Properties", {}), Mapping):
+                continue
+        problem = "is no resource with type and properties; compare templates without transforms such as Fn::ForEach"
+        yield Mistake(path=key_path(("Resources", logical_id)), problem=problem)
+
+
 def _document(path: Path) -> object:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise _wrong(path, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise _wrong(path, "is not UTF-8 text") from error
+        problem = "is not UTF-8 text; a plan as Terraform saves it is written out with: terraform show -json PLAN"
+        raise _wrong(path, problem) from error
     return read_json(text, InvalidPlan, str(path))
 
 

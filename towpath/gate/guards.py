@@ -143,6 +143,7 @@ def _retained(old: Any, new: Any) -> Told:
     return safe(f"its deletion policy is {new}")
 
 
+_BOUNDARY: Final = other("its permissions boundary is", "lossy", "it may do more or less than before")
 _OFF: Final = lossy("is switched off: what is encrypted with it cannot be read until it is on again")
 
 _GUARDS: Final = (
@@ -215,6 +216,7 @@ def _policy_guards(elsewhere: Collection[str]) -> tuple[Guard, ...]:
     return (
         Guard(kinds=every, attribute="policy", tell=tell),
         Guard(kinds=("role",), attribute="trust", tell=tell),
+        Guard(kinds=("role",), attribute="permissions boundary", tell=_of(_BOUNDARY)),
         Guard(kinds=("queue",), attribute="redrive permission", tell=_redrive_permission),
         Guard(kinds=("role",), attribute="managed policies", tell=_managed),
     )

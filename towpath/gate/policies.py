@@ -79,7 +79,10 @@ def _is_about(resource: str, name: str) -> bool:
 
 def _permissions(document: Any) -> Iterator[Permission]:
     statements = document.get("Statement", []) if isinstance(document, Mapping) else []
-    for one in [statements] if isinstance(statements, Mapping) else statements:
+    for one in _list(statements):
+        if not isinstance(one, Mapping):  # nothing that AWS would take: told as it is
+            yield Permission(effect="Allow", principal="", action=_text(one), resource="", condition="{}")
+            continue
         for principal in _principals(one):
             for action in _marked(one, "Action"):
                 for resource in _marked(one, "Resource"):
@@ -102,12 +105,14 @@ def _marked(statement: Mapping[str, Any], key: str) -> list[str]:
 def _principals(statement: Mapping[str, Any]) -> list[str]:
     negated = "NotPrincipal" in statement
     written = statement.get("NotPrincipal" if negated else "Principal", {})
-    named = {"AWS": written} if isinstance(written, str) else written
+    named = written if isinstance(written, Mapping) else {"AWS": written}
     found = sorted(f"{kind} {_text(name)}" for kind, names in named.items() for name in _list(names))
     return [f"all but {', '.join(found)}"] if negated else found or [""]
 
 
-def _condition(tests: Mapping[str, Any]) -> str:
+def _condition(tests: Any) -> str:
+    if not isinstance(tests, Mapping) or not all(isinstance(inner, Mapping) for inner in tests.values()):
+        return _text(tests)
     plain = {
         operator: {str(key).lower(): sorted(map(_text, _list(values))) for key, values in inner.items()}
         for operator, inner in tests.items()

@@ -50,9 +50,9 @@ FORMS: Final[Mapping[str, Form]] = {
         kind="queue",
         named=("name",),
         fields=(
-            Field(guarded="visibility timeout", path=("visibility_timeout_seconds",), default=30),
-            Field(guarded="retention", path=("message_retention_seconds",), default=345_600),
-            Field(guarded="size limit", path=("max_message_size",), default=262_144),
+            Field(guarded="visibility timeout", path=("visibility_timeout_seconds",), read=as_number, default=30),
+            Field(guarded="retention", path=("message_retention_seconds",), read=as_number, default=345_600),
+            Field(guarded="size limit", path=("max_message_size",), read=as_number, default=262_144),
             Field(guarded="key", path=("kms_master_key_id",), read=or_none),
             Field(guarded="encryption", path=("sqs_managed_sse_enabled",), read=as_switch, default=False),
             *_REDRIVE,
@@ -75,14 +75,19 @@ FORMS: Final[Mapping[str, Form]] = {
     "aws_lambda_function": Form(
         kind="function",
         named=("function_name",),
-        fields=(Field(guarded="reserved concurrency", path=("reserved_concurrent_executions",), default=-1),),
+        fields=(
+            Field(guarded="reserved concurrency", path=("reserved_concurrent_executions",), read=as_number, default=-1),
+        ),
     ),
     "aws_lambda_alias": Form(kind="alias"),
     "aws_lambda_permission": Form(kind="policy"),
     "aws_iam_role": Form(
         kind="role",
         named=("name",),
-        fields=(Field(guarded="trust", path=("assume_role_policy",), read=as_document),),
+        fields=(
+            Field(guarded="trust", path=("assume_role_policy",), read=as_document),
+            Field(guarded="permissions boundary", path=("permissions_boundary",), read=or_none),
+        ),
     ),
     "aws_iam_role_policy": Form(kind="policy", fields=(_POLICY,)),
     "aws_iam_policy": Form(kind="policy", named=("name",), fields=(_POLICY,)),
@@ -153,11 +158,34 @@ def _mistakes(plan: object) -> Iterator[Mistake]:
     if plan.get("deferred_changes"):
         problem = "are put off to a later plan, which is to be judged then; plan without -allow-deferral"
         yield Mistake(path="deferred_changes", problem=problem)
-    for number, one in enumerate(plan.get("resource_changes", ())):
-        actions = tuple(one["change"]["actions"])
-        if one.get("type") in FORMS and actions not in _ACTIONS and actions not in _NOTHING:
-            problem = f"are {', '.join(actions)}, which this version of Towpath does not know; update Towpath"
-            yield Mistake(path=f"resource_changes[{number}].change.actions", problem=problem)
+    changes = plan.get("resource_changes", [])
+    if not isinstance(changes, list):
+        yield Mistake(path="resource_changes", problem="must be a list; write the plan anew with terraform show -json")
+        return
+    for number, one in enumerate(changes):
+        yield from _mistakes_of_change(one, f"resource_changes[{number}]")
+
+
+def _mistakes_of_change(one: object, where: str) -> Iterator[Mistake]:
+    match one:
+        case {"address": str(), "type": str(kind), "change": {"actions": [*written], **values}} if _is_change(
+            written, values
+        ):
+            actions = tuple(written)
+        case _:
+            yield Mistake(path=where, problem="is no change; write the plan anew with terraform show -json")
+            return
+    if kind in FORMS and actions not in _ACTIONS and actions not in _NOTHING:
+        problem = f"are {', '.join(actions)}, which this version of Towpath does not know; update Towpath"
+        yield Mistake(path=f"{where}.change.actions", problem=problem)
+
+
+def _is_change(actions: Sequence[object], values: Mapping[object, object]) -> bool:
+    """Whether actions have names, and what is there before and after has attributes."""
+    resources = (values.get(key) for key in ("before", "after"))
+    return all(isinstance(action, str) for action in actions) and all(
+        one is None or isinstance(one, Mapping) for one in resources
+    )
 
 
 def _edits(changes: Sequence[Mapping[str, Any]]) -> Iterator[Edit]:
