@@ -24,10 +24,10 @@ class SqsProcessor(BasePartialBatchProcessor):
     Lambda takes an empty or unknown id for a failure of the whole batch. One object serves one invocation.
     """
 
+    success_messages: list[Any]
+
     def __init__(self) -> None:
         super().__init__(EventType.SQS, raise_on_entire_batch_failure=False)
-
-    success_messages: list[Any]
 
     def _prepare(self) -> None:
         """A new object has no results of another invocation to remove."""

@@ -37,15 +37,17 @@ class Watch:
         self._is_looking = False
 
     def begin(self, watched: Watched) -> None:
-        """Look after ``watched`` from now on."""
+        """Look after ``watched`` from now on. Raises ``RuntimeError`` where the process can have no more threads: then
+        nobody looks after it.
+        """
         with self._changed:
-            self._watched.append(watched)
-            self._begun += 1
             if not self._is_looking:
-                self._is_looking = True
                 threading.Thread(target=self._look, name="towpath-watch", daemon=True).start()
+                self._is_looking = True
             elif watched.due_at() < self._looks_at:
                 self._changed.notify()
+            self._watched.append(watched)
+            self._begun += 1
 
     def end(self, watched: Watched) -> None:
         """Look after ``watched`` no more: when this returns, it acts no more."""

@@ -45,7 +45,7 @@ class Record(type):
             own[each] = namespace.pop(each, MISSING)
         inherited = [getattr(base, _SHARED).defaults for base in reversed(bases) if isinstance(base, Record)]
         shape = _Shape({each: default for part in (*inherited, own) for each, default in part.items()}, frozen, kw_only)
-        shared = _METHODS | (_FROZEN if frozen else {}) | (_GUARD if frozen and not inherited else {})
+        shared = _METHODS | ({"__hash__": _hash} if frozen else {}) | (_GUARD if frozen and not inherited else {})
         shared["__match_args__"] = () if kw_only else tuple(shape.defaults)
         kind: Any = super().__new__(mcls, name, bases, {**shared, "__slots__": tuple(own), _SHARED: shape, **namespace})
         if "__init__" not in namespace:
@@ -250,9 +250,6 @@ _METHODS: Final[dict[str, Any]] = {
     "__setstate__": _restore,
     "__dataclass_fields__": _Declared("__dataclass_fields__"),
     "__dataclass_params__": _Declared("__dataclass_params__"),
-}
-_FROZEN: Final[dict[str, Any]] = {
-    "__hash__": _hash,
 }
 _GUARD: Final[dict[str, Any]] = {  # a class below has it already; there dataclasses' own decorator adds its own
     "__setattr__": _refuse_change,

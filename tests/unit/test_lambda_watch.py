@@ -3,7 +3,10 @@
 import math
 import threading
 
+import pytest
+
 from lambda_runtime.watch import Watch
+from tests.fakes.lambdas import no_more_threads
 
 WAIT = 10  # seconds: how long a test waits for another thread before it fails
 
@@ -76,3 +79,13 @@ def test_one_thread_looks_after_all_and_goes_when_nothing_has_begun_for_a_while(
     watch.begin(again)
     assert again.acted.wait(WAIT)
     watch.end(again)
+
+
+def test_what_cannot_be_looked_after_is_refused_and_what_begins_later_is_looked_after():
+    watch, never, later = Watch(Clock(), 0.02), Due(0.0), Due(0.0)
+    with no_more_threads(), pytest.raises(RuntimeError, match="can't start new thread"):
+        watch.begin(never)
+    watch.begin(later)
+    assert later.acted.wait(WAIT)
+    watch.end(later)
+    assert not never.acted.is_set()
