@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 CDK := node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cdk demo demo-cdk demo-terraform test test-infrastructure checkov parts behaviour unit conformance agreement bench scale soak check format mutate coverage lock clean
+.PHONY: help setup cdk demo demo-cdk demo-terraform test test-infrastructure checkov parts behaviour deployment unit conformance agreement bench scale soak check format mutate coverage lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -40,19 +40,22 @@ demo-cdk: setup cdk ## Deploy the quickstart to LocalStack by the CDK, have it h
 demo-terraform: setup ## Deploy the quickstart to LocalStack by Terraform, publish a document, watch the function handle it
 	$(BIN)/python -m tests.terraform.demo
 
-# The slow halves mostly wait for processes and servers, each for its own: they run side by side.
+# The slow parts mostly wait for processes and servers, each for its own: they run side by side.
 test: setup cdk ## Run every test on SQLite, PostgreSQL, LocalStack and awslambdaric
 	$(BIN)/pytest tests/architecture tests/unit
-	$(MAKE) --no-print-directory --jobs=2 parts behaviour
+	$(MAKE) --no-print-directory --jobs=3 parts behaviour deployment
 
-parts: setup cdk ## Run the tests of single parts on real databases, LocalStack and processes
-	$(BIN)/pytest tests/integration tests/parity
+parts: setup ## Run the tests of single parts on real databases, LocalStack and processes
+	$(BIN)/pytest tests/integration
 
 behaviour: setup ## Run the behaviour suite and the tests of what users see
 	$(BIN)/pytest tests/conformance tests/acceptance
 
+deployment: setup cdk ## Run the tests of Terraform, the CDK, the gate and the check of bindings
+	$(BIN)/pytest tests/deployment
+
 test-infrastructure: setup cdk ## Deploy and remove more by Terraform and the CDK, on LocalStack (about 10 minutes, most of it waiting)
-	$(BIN)/pytest -m infrastructure tests/integration
+	$(BIN)/pytest -m infrastructure tests/deployment
 
 checkov: setup ## Look for what is unsafe in the Terraform module; what is skipped says why in its file
 	$(PYTHON) -m venv .tools/checkov

@@ -3,7 +3,7 @@
 They are of one real plan. The module is applied to LocalStack once; then Terraform plans for a root module that
 calls it once for each case, edited as the case says, from a state in which each of these calls has what was applied. A
 case's plan is its call's part. What the gate never reads is left out, and what no two runs have in common: ports, ids,
-times. It needs Terraform and its AWS provider; ``tests/integration/test_gate_fixtures.py`` compares a fresh run.
+times. It needs Terraform and its AWS provider; ``tests/deployment/test_gate_fixtures.py`` compares a fresh run.
 """
 
 import json

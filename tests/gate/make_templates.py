@@ -1,7 +1,7 @@
 """Writes the templates that the tests of the gate judge: ``python -m tests.gate.make_templates``
 
 Each case's are what the CDK app synthesises for it, whole; they are kept together, compressed. It needs Node.
-``tests/integration/test_gate_fixtures.py`` compares what is kept with a fresh run.
+``tests/deployment/test_gate_fixtures.py`` compares what is kept with a fresh run.
 """
 
 import gzip

@@ -35,14 +35,7 @@ def open_minute(postgres_server: str, postgres_with_tables: str) -> Iterator[Ope
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "late: a test of something that has run beside the others: it comes after them")
-    config.addinivalue_line(
-        "markers", "infrastructure: a deployment more, which waits long: `make test-infrastructure`"
-    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("late") is not None)
-    if "infrastructure" not in config.option.markexpr:
-        more = [item for item in items if item.get_closest_marker("infrastructure") is not None]
-        config.hook.pytest_deselected(items=more)
-        items[:] = [item for item in items if item not in more]

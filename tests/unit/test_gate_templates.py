@@ -194,10 +194,10 @@ def test_a_file_of_a_pair_that_is_not_there_is_refused(tmp_path: Path) -> None:
         template_edits(tmp_path / "mistyped.template.json", new)
 
 
-def test_a_template_in_yaml_is_refused_and_never_taken_for_a_stack_that_is_new(tmp_path: Path) -> None:
+def test_a_file_in_yaml_is_refused_and_never_leaves_its_stack_taken_for_new(tmp_path: Path) -> None:
     old, new = folder(tmp_path / "old"), folder(tmp_path / "new", one=template({}))
     (old / "one.template.yaml").write_text("Resources: {}")
-    with pytest.raises(InvalidPlan, match=r"one\.template\.yaml is a template in YAML"):
+    with pytest.raises(InvalidPlan, match=r"one\.template\.yaml is YAML"):
         template_edits(old, new)
 
 
@@ -231,3 +231,46 @@ def test_a_folder_without_templates_or_that_is_not_there_is_refused(tmp_path: Pa
         template_edits(old, new)
     with pytest.raises(InvalidPlan, match="is no folder"):
         template_edits(tmp_path / "gone", new)
+
+
+# --- Templates in YAML, as CloudFormation keeps those that the CDK's command line hands over without assets --------
+
+
+def answered(folder: Path, body: str) -> Path:
+    """The file of what ``aws cloudformation get-template`` answers."""
+    file = folder / "stack.template.json"
+    file.write_text(json.dumps({"TemplateBody": body}), encoding="utf-8")
+    return file
+
+
+def test_a_deployed_template_in_yaml_is_read_and_its_dates_are_text(tmp_path: Path) -> None:
+    policy = {"PolicyDocument": {"Version": "2012-10-17", "Statement": []}, "Queues": ["a"]}
+    synthesised = tmp_path / "new.template.json"
+    synthesised.write_text(json.dumps(template(policy, kind="AWS::SQS::QueuePolicy")), encoding="utf-8")
+    body = """
+Resources:
+  Q:
+    Type: AWS::SQS::QueuePolicy
+    Properties:
+      PolicyDocument:
+        Version: 2012-10-17
+        Statement: []
+      Queues: [a]
+"""
+    assert template_edits(answered(tmp_path, body), synthesised) == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("Resources: {Q: {Type: AWS::SQS::Queue, Properties: {QueueName: !Ref Name}}}", "without tags"),
+        ("Resources: [", "without tags"),
+        ("just text", "no template"),
+        ("", "no template"),
+    ],
+)
+def test_yaml_that_is_no_plain_template_is_refused(tmp_path: Path, body: str, told: str) -> None:
+    synthesised = tmp_path / "new.template.json"
+    synthesised.write_text(json.dumps(template({})), encoding="utf-8")
+    with pytest.raises(InvalidPlan, match=told):
+        template_edits(answered(tmp_path, body), synthesised)

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from bundling.build import BundleRequest, build
 from bundling.target import host_target
 from tests.servers.localstack import Aws
 from tests.servers.moto_services import moto_services
+from tests.servers.pipeline import blocked, findings
 from tests.servers.terraform import actions, on_localstack, root
 from tests.terraform.demo import demonstrate
 from towpath import connect
@@ -39,7 +40,19 @@ LAMBDA = {"timeout_seconds": 10, "memory_mb": 256, "runtime": f"python3.{sys.ver
 HANDLED_SECONDS = 120
 
 
-def topology(**subscriptions: Any) -> Manifest:
+PAUSED = {
+    "topic": "letters",
+    "handler": "letters:process",
+    "filter": {"kind": ["a", "b"]},
+    "max_attempts": 8,
+    "status": "paused",
+    "lambda": LAMBDA,
+}
+CHANGED = {"letters.read": PAUSED, "letters.audit": {"topic": "letters", "host": "external"}}
+KEPT_NOT = {"aws_cloudwatch_metric_alarm": {"tags", "tags_all"}, "aws_sns_topic": {"fifo_throughput_scope"}}
+
+
+def topology(*, without: str = "", **subscriptions: Any) -> Manifest:
     """Letters on a standard topic and orders on a FIFO one; ``subscriptions`` come besides, or instead."""
     written = {
         "letters.read": {"topic": "letters", "handler": "letters:process", "filter": {"kind": ["a"]}, "lambda": LAMBDA},
@@ -51,7 +64,8 @@ def topology(**subscriptions: Any) -> Manifest:
             "lambda": LAMBDA,
         },
     }
-    document = {"name": "terraform", "topics": {"letters": {}, "orders": {}}, "subscriptions": written | subscriptions}
+    wanted = {name: one for name, one in (written | subscriptions).items() if name != without}
+    document = {"name": "terraform", "topics": {"letters": {}, "orders": {}}, "subscriptions": wanted}
     return resolve(parse_topology(document), f"t{os.getpid()}")
 
 
@@ -79,6 +93,7 @@ class Deployed:
 
     def __init__(self, folder: Path, aws: Aws, zip_path: Path) -> None:
         self.folder, self.aws, self.zip_path = folder, aws, zip_path
+        self.bindings_file = folder / "bindings.json"
         self.manifest: Manifest | None = None
         self.initialised, self.standing = False, False
 
@@ -100,6 +115,19 @@ class Deployed:
     def apply(self) -> None:
         self.standing = True
         self.terraform.apply()
+        self.bindings_file.write_text(json.dumps(self.outputs()["bindings"]))
+
+    def blocked(self, plan: dict[str, Any], allowed: Collection[str] = ()) -> set[str]:
+        """What the gate blocks of a plan."""
+        (self.folder / "plan.json").write_text(json.dumps(plan))
+        return blocked(
+            self.folder, "terraform", "gate", "plan.json", environment=self.manifest.environment, allowed=allowed
+        )
+
+    def findings(self) -> list[tuple[str, str]]:
+        """Code and subject of what is on AWS and should be otherwise."""
+        told = findings(self.folder, self.aws.variables, self.folder / "manifest.json", self.bindings_file)
+        return [(one["code"], one["subject"]) for one in told]
 
     def destroy(self) -> None:
         self.terraform.destroy()
@@ -110,13 +138,11 @@ class Deployed:
 
     def publish(self, topic: str, payload: object, key: str | None = None) -> None:
         """Publish through the bindings that the deployment wrote, as a program does."""
-        bindings = self.folder / "bindings.json"
-        bindings.write_text(json.dumps(self.outputs()["bindings"]))
         message = NewMessage(payload=payload, attributes={"kind": "a"}, partition_key=key)
         with pytest.MonkeyPatch.context() as environment:
             for name, value in self.aws.variables.items():
                 environment.setenv(name, value)
-            transport = connect(f"aws://{self.aws.region}", self.folder / "manifest.json", bindings=bindings)
+            transport = connect(f"aws://{self.aws.region}", self.folder / "manifest.json", bindings=self.bindings_file)
             (answer,) = transport.publish(topic, [message])
             transport.close()
         assert answer.status == "accepted", answer
@@ -149,14 +175,17 @@ def test_a_topology_is_deployed_used_changed_without_replacing_anything_and_remo
     deploy(deployed)
     use(deployed, aws)
     change(deployed, aws)
+    remove(deployed, aws)
     deployed.destroy()
     assert left(aws) == []
 
 
 def deploy(deployed: Deployed) -> None:
-    created = actions(deployed.plan(topology()))
-    assert {tuple(done) for done in created.values()} == {("create",)}
+    plan = deployed.plan(topology())
+    assert {tuple(done) for done in actions(plan).values()} == {("create",)}
+    assert deployed.blocked(plan) == set()
     deployed.apply()
+    assert deployed.findings() == []
 
 
 def use(deployed: Deployed, aws: Aws) -> None:
@@ -183,17 +212,7 @@ def use(deployed: Deployed, aws: Aws) -> None:
 
 def change(deployed: Deployed, aws: Aws) -> None:
     """Add a subscription, change a filter, the attempts, and pause one: each in place, and nothing else."""
-    paused = {
-        "topic": "letters",
-        "handler": "letters:process",
-        "filter": {"kind": ["a", "b"]},
-        "max_attempts": 8,
-        "status": "paused",
-        "lambda": LAMBDA,
-    }
-    plan = deployed.plan(
-        topology(**{"letters.read": paused, "letters.audit": {"topic": "letters", "host": "external"}})
-    )
+    plan = deployed.plan(topology(**CHANGED))
     changed = actions(plan)
     assert {tuple(done) for done in changed.values()} == {("create",), ("update",)}
     assert {address for address, done in changed.items() if done == ["create"] and "alarm" not in address} == {
@@ -210,7 +229,11 @@ def change(deployed: Deployed, aws: Aws) -> None:
         'aws_lambda_event_source_mapping.mapping["letters.read"]',
         "aws_cloudwatch_dashboard.dashboard[0]",
     }
+    switched_off = 'module.towpath.aws_lambda_event_source_mapping.mapping["letters.read"]'
+    assert deployed.blocked(plan) == {switched_off}
+    assert deployed.blocked(plan, allowed={switched_off}) == set()
     deployed.apply()
+    assert deployed.findings() == []
     read = deployed.outputs()["bindings"]["subscriptions"]["letters.read"]
     sqs, lambda_ = aws.client("sqs"), aws.client("lambda")
     redrive = sqs.get_queue_attributes(QueueUrl=read["queue_url"], AttributeNames=["RedrivePolicy"])["Attributes"]
@@ -228,6 +251,23 @@ def change(deployed: Deployed, aws: Aws) -> None:
     assert not deployed.handled("letters.read", "handled three")
 
 
+def remove(deployed: Deployed, aws: Aws) -> None:
+    """A subscription that goes is stopped by the gate, resource by resource, until a file under review allows each."""
+    keep = deployed.outputs()["bindings"]["subscriptions"]["letters.keep"]
+    plan = deployed.plan(topology(without="letters.keep", **CHANGED))
+    gone = {f"module.towpath.{address}" for address, done in actions(plan).items() if done == ["delete"]}
+    assert {address.split(".")[2] for address in gone} == {
+        "aws_sqs_queue",
+        "aws_sns_topic_subscription",
+        "aws_cloudwatch_metric_alarm",
+    }
+    assert deployed.blocked(plan) == gone
+    assert deployed.blocked(plan, allowed=gone) == set()
+    deployed.apply()
+    assert deployed.findings() == []
+    assert keep["queue_url"] not in aws.client("sqs").list_queues()["QueueUrls"]
+
+
 def waiting(aws: Aws, queue_url: str) -> int:
     name = "ApproximateNumberOfMessages"
     return int(aws.client("sqs").get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name])["Attributes"][name])
@@ -237,12 +277,11 @@ def drifted(plan: dict[str, Any]) -> dict[str, set[str]]:
     """The attributes that a plan would change, by addresses within the module. LocalStack keeps neither the tags that
     alarms are made with nor the throughput scope of a FIFO topic, which the next apply would set.
     """
-    kept_not = {"aws_cloudwatch_metric_alarm": {"tags", "tags_all"}, "aws_sns_topic": {"fifo_throughput_scope"}}
     found = {}
     for one in plan["resource_changes"]:
         before, after = one["change"]["before"] or {}, one["change"]["after"] or {}
         changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-        found[one["address"].split(".", 2)[2]] = changed - kept_not.get(one["type"], set())
+        found[one["address"].split(".", 2)[2]] = changed - KEPT_NOT.get(one["type"], set())
     return {address: changed for address, changed in found.items() if changed}
 
 
