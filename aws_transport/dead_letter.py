@@ -59,16 +59,22 @@ class DeadLetterNote:
 
 
 def read_note(text: str) -> DeadLetterNote | None:
-    """The note in a message's ``towpath-dead-letter`` attribute; ``None`` for text that is no such note."""
+    """The note in a message's ``towpath-dead-letter`` attribute; ``None`` for text that is no such note.
+
+    Anyone who may send to the queue may have written it: what it says can be shown and sent on, whatever it says.
+    """
     try:
         record = json.loads(text)
         time = datetime.fromisoformat(record["time"])
+        reason, error, source_queue = (
+            _UNSENDABLE.sub("\ufffd", str(record[name])) for name in ("reason", "error", "source_queue")
+        )
         return DeadLetterNote(
-            reason=str(record["reason"]),
-            error=str(record["error"]),
+            reason=reason,
+            error=error,
             attempts=int(record["attempts"]),
-            time=time if time.tzinfo is not None else time.replace(tzinfo=UTC),
-            source_queue=str(record["source_queue"]),
+            time=(time if time.tzinfo is not None else time.replace(tzinfo=UTC)).astimezone(UTC),
+            source_queue=source_queue,
             replay=int(record.get("replay", 0)),
         )
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):

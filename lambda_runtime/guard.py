@@ -62,9 +62,11 @@ class Guard:
                 running.abort.set("max_processing")
         while self._steps and self._steps[-1][0] <= now:
             _, step = self._steps.pop()
-            thread = threading.Thread(target=step, name="towpath-guard", daemon=True)
-            self._at_work.append(thread)
-            thread.start()
+            thread = _begun(step)
+            if thread is None:
+                step()  # which may hold up what comes after; left out, there would be no guard at all
+            else:
+                self._at_work.append(thread)
 
     def close(self) -> None:
         """Start nothing more, stop what runs, delete what is done, give back the rest. A second call waits for the
@@ -120,11 +122,11 @@ class Guard:
         slots = [one.slot for one in running]
         message = "handlers ignore their abort, and time is over: the process ends, and their deliveries come again"
         self._equipment.log.error(message, extra=self._facts(slots, []))
-        hiding = threading.Thread(target=self._hide, args=(running,), name="towpath-guard", daemon=True)
-        hiding.start()
+        hiding = _begun(lambda: self._hide(running))
         end = time.monotonic() + _HIDING_SHARE * self._invocation.last_moment_seconds
-        for thread in (hiding, *(one for one in self._at_work if one is not threading.current_thread())):
-            thread.join(max(end - time.monotonic(), 0))
+        for thread in (hiding, *self._at_work):
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(max(end - time.monotonic(), 0))
         report(self._equipment, self._invocation, self._roster)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -133,10 +135,8 @@ class Guard:
     def _hide(self, given_up: Sequence[Running]) -> list[SettleResult]:
         """Have what is given up come again after its back-off and not sooner than this process has ended."""
         dispatcher = self._equipment.dispatcher
-        policy, failure = (
-            dispatcher.policy,
-            Failure(type="MaxProcessingExceeded", message="ran into the function's end"),
-        )
+        policy = dispatcher.policy
+        failure = Failure(type="MaxProcessingExceeded", message="ran into the function's end")
         retrials = [
             Retrial(
                 delivery=one.slot.delivery,
@@ -156,6 +156,16 @@ class Guard:
             "delivery_ids": [slot.delivery.id for slot in slots],
             "errors": list(problems),
         }
+
+
+def _begun(step: Callable[[], object]) -> threading.Thread | None:
+    """A thread that takes ``step``; ``None`` where the process can have no more threads."""
+    thread = threading.Thread(target=step, name="towpath-guard", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
 
 
 def report(equipment: Equipment, invocation: Invocation, roster: Roster) -> None:

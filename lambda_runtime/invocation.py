@@ -74,6 +74,6 @@ def _oldest_age_ms(records: Sequence[Any], now: datetime) -> float | None:
     """How long ago the oldest record was sent; ``None`` when a record does not say so."""
     try:
         oldest = min([int(record["attributes"]["SentTimestamp"]) for record in records])
-    except (KeyError, TypeError, ValueError):
+        return max(1000 * now.timestamp() - oldest, 0.0)
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    return max(1000 * now.timestamp() - oldest, 0.0)

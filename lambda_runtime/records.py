@@ -58,7 +58,7 @@ def read_delivery(record: Any, policy: SubscriptionPolicy, received_at: datetime
         body, handle, group_id = record["body"], record["receiptHandle"], system.get("MessageGroupId")
         given = record.get("messageAttributes")
         carried = _carried(given) if given else {}
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
     if not (isinstance(body, str) and isinstance(handle, str) and (group_id is None or isinstance(group_id, str))):
         return None

@@ -56,8 +56,6 @@ def settled(decision: Decision, settler: FunctionSettler) -> SettleResult:
 
     Whatever breaks has failed, so that it is logged beside the handler's own error and does not hide that.
     """
-    if type(decision) is Completion:
-        return COMPLETED
     try:
         return _settled(decision, settler)
     except Exception as error:  # noqa: BLE001 - a client that cannot be made raises what it likes

@@ -115,10 +115,24 @@ class _Part(Generic[_ItemT]):
             self._work(item)
 
     def call_one(self) -> None:
-        """Have one more thread take part, if there is anything left for it."""
+        """Have one more thread take part, if there is anything left for it, and the process can have one more."""
         with self._lock:
-            if self._waiting and not self._is_over and len(self._called) < self._most:
-                self._called.append(self._submit(self.take))
+            place = len(self._called)
+            if not self._waiting or self._is_over or place >= self._most:
+                return
+            try:
+                self._called.append(self._submit(lambda: self._take_as(place)))
+            except RuntimeError:
+                self._most = place
+
+    def _take_as(self, place: int) -> None:
+        """Take part, as who was called at ``place``. Nobody was where the pool took a call and then had no thread for
+        it: it carries that out later, and whoever waits for this part knows nothing of it.
+        """
+        with self._lock:
+            is_called = place < len(self._called)
+        if is_called:
+            self.take()
 
     def end(self) -> list[Future[None]]:
         """Call nobody any more; those who were called."""
@@ -137,13 +151,17 @@ class _Prompter:
         self._lock = threading.Lock()
 
     def begin(self, part: _Part[Any]) -> None:
-        """Look after ``part`` from now on."""
+        """Look after ``part`` from now on; not where the process can have no more threads, nor company then."""
         with self._lock:
             self._parts.append(part)
             self._begun += 1
-            if not self._is_looking:
-                self._is_looking = True
+            if self._is_looking:
+                return
+            try:
                 threading.Thread(target=self._look, name="towpath-prompter", daemon=True).start()
+            except RuntimeError:
+                return
+            self._is_looking = True
 
     def end(self, part: _Part[Any]) -> None:
         """Look after ``part`` no more."""

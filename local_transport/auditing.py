@@ -43,7 +43,7 @@ def trail(connection: Connection, limit: int, cursor: str | None) -> Page[AuditE
 
 
 def _id(cursor: str) -> int:
-    if cursor.isdecimal() and int(cursor) <= _LARGEST_ID:
+    if len(cursor) <= len(str(_LARGEST_ID)) and cursor.isdecimal() and int(cursor) <= _LARGEST_ID:
         return int(cursor)
     raise InvalidSelection(f"{cursor!r} is no cursor of the audit trail; take the one that its last page gave")
 

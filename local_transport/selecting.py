@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from towpath.message import is_message_id
 from towpath.operating import DeliveryState, Selection
 
 _LARGEST: Final = (2**63 - 1, 2**31 - 1)
+_LONGEST: Final = 100  # of a delivery's id as text, zeros in front with it; Python refuses to read much longer numbers
 _DETAIL_OF: Final = sa.and_(
     delivery_detail.c.message_ordinal == delivery.c.message_ordinal,
     delivery_detail.c.subscription_id == delivery.c.subscription_id,
@@ -56,20 +57,23 @@ class Place:
     def read(cls, cursor: str, selection: Selection) -> Self:
         """The place that ``cursor`` names; raises ``InvalidSelection`` for a cursor of another list."""
         since, _, key = cursor.rpartition("~")
-        ordinal, subscription_id = delivery_key(key)
+        problem = f"{cursor!r} is no cursor of this list; take the one that its last page gave"
         try:
+            ordinal, subscription_id = delivery_key(key)
             dead_since = datetime.fromisoformat(since) if since else None
-        except ValueError:
-            dead_since = None
+            if dead_since is not None and dead_since.tzinfo is not None:
+                dead_since = dead_since.astimezone(UTC)
+        except (InvalidSelection, ValueError, OverflowError) as error:
+            raise InvalidSelection(problem) from error
         if (dead_since is None) == (selection.state == "dead") or (dead_since and dead_since.tzinfo is None):
-            raise InvalidSelection(f"{cursor!r} is no cursor of this list; take the one that its last page gave")
+            raise InvalidSelection(problem)
         return cls(ordinal=ordinal, subscription_id=subscription_id, dead_since=dead_since)
 
 
 def delivery_key(text: str) -> tuple[int, int]:
     """The ordinal and the subscription's id of a delivery's id. Raises ``InvalidSelection``."""
     ordinal, _, subscription_id = text.partition("-")
-    if text.isascii() and ordinal.isdecimal() and subscription_id.isdecimal():
+    if len(text) <= _LONGEST and text.isascii() and ordinal.isdecimal() and subscription_id.isdecimal():
         key = int(ordinal), int(subscription_id)
         if key[0] <= _LARGEST[0] and key[1] <= _LARGEST[1]:
             return key

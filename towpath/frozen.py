@@ -7,8 +7,8 @@ small Lambda function that is a millisecond for each class, at every cold start.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, replace
 from typing import Any, Final, cast, dataclass_transform
 
 _SHARED: Final = "__record__"  # where a class keeps its ``_Shape``
@@ -23,7 +23,8 @@ class Record(type):
     ``class Page(metaclass=Record)`` is what ``@dataclass(frozen=True, slots=True, kw_only=True)`` makes, to those who
     use it: frozen, with ``__slots__``, equality, hash and text by its fields; pickled and copied; and a dataclass to
     ``fields``, ``replace``, ``asdict`` and ``is_dataclass``. ``frozen=False`` and ``kw_only=False`` go behind the
-    metaclass. Every annotation is a field (there are no ``ClassVar``), and ``__post_init__`` is not called.
+    metaclass. Every annotation is a field (there are no ``ClassVar``), and ``__post_init__`` gets no ``InitVar``. A
+    class below one has slots already, so ``slots=True`` is refused there.
 
     The first object of a class is made step by step. Its ``__init__`` is compiled for the second, so that what a
     process has one of (its settings, its parts) costs nothing either.
@@ -46,7 +47,10 @@ class Record(type):
         shape = _Shape({each: default for part in (*inherited, own) for each, default in part.items()}, frozen, kw_only)
         shared = _METHODS | (_FROZEN if frozen else {}) | (_GUARD if frozen and not inherited else {})
         shared["__match_args__"] = () if kw_only else tuple(shape.defaults)
-        return super().__new__(mcls, name, bases, {**shared, "__slots__": tuple(own), _SHARED: shape, **namespace})
+        kind: Any = super().__new__(mcls, name, bases, {**shared, "__slots__": tuple(own), _SHARED: shape, **namespace})
+        if "__init__" not in namespace:
+            kind.__init__ = _first_initializer(kind, shape)
+        return cast("Record", kind)
 
     @property
     def __signature__(cls) -> inspect.Signature:
@@ -93,57 +97,80 @@ def _shape(record: Any) -> _Shape:
     return cast("_Shape", record.__record__)
 
 
-def _make_first(self: Any, *args: Any, **values: Any) -> None:
-    """``__init__`` of the first object."""
-    kind, shape = type(self), _shape(self)
-    kind.__init__ = _make_second
-    if args or not shape.defaults.keys() >= values.keys() >= set(shape.required()):
-        kind.__init__(self, *args, **values)  # it knows what to do, or to say
-        return
-    for name in shape.defaults:
-        if name in values:
-            value = values[name]
-        else:
-            factory = shape.factory(name)
-            value = shape.default(name) if factory is MISSING else factory()
-        _set(self, name, value)
+def _first_initializer(kind: Any, shape: _Shape) -> Callable[..., None]:
+    """``__init__`` of the first object of ``kind``, until there is a compiled one.
+
+    A class below, which may have an ``__init__`` of its own, calls it for an object of another class than ``kind``.
+    """
+
+    def make_first(self: Any, /, *args: Any, **values: Any) -> None:
+        kind.__init__ = make_second
+        if args or not shape.defaults.keys() >= values.keys() >= set(shape.required()):
+            kind.__init__(self, *args, **values)  # it knows what to do, or to say
+            return
+        for name in shape.defaults:
+            if name in values:
+                value = values[name]
+            else:
+                factory = shape.factory(name)
+                value = shape.default(name) if factory is MISSING else factory()
+            _set(self, name, value)
+        if hasattr(kind, "__post_init__"):
+            self.__post_init__()
+
+    def make_second(self: Any, /, *args: Any, **values: Any) -> None:
+        kind.__init__ = _initializer(kind, shape)
+        kind.__init__(self, *args, **values)
+
+    return make_first
 
 
-def _make_second(self: Any, *args: Any, **values: Any) -> None:
-    """``__init__`` of the second object, which makes the one for all that follow."""
-    kind = type(self)
-    kind.__init__ = _initializer(kind)
-    kind.__init__(self, *args, **values)
-
-
-def _initializer(kind: Any) -> Callable[..., None]:
+def _initializer(kind: Any, shape: _Shape) -> Callable[..., None]:
     """Compiled from text, as dataclasses' own is; nothing but names of fields goes into the text.
 
-    To set an attribute of a frozen object takes four times as long as of an open one. So while it is made the object
-    is of a class with the same slots and without the guard: nobody else has it yet.
+    What else the text names begins with ``__record_``, so that a field may be called anything.
     """
-    shape = _shape(kind)
-    scope: dict[str, Any] = {"set": _set, "kind": kind, "FACTORY": MISSING}
-    parameters, lines = [], []
-    is_lifted = shape.frozen and len(shape.defaults) > _FEW_FIELDS
+    scope: dict[str, Any] = {"__record_set": _set, "__record_kind": kind, "__record_factory": MISSING}
+    parameters, values = [], {}
     for name in shape.defaults:
         value, factory = shape.default(name), shape.factory(name)
-        scope[f"default_{name}"] = factory if value is MISSING else value
-        made = "" if factory is MISSING else f"default_{name}() if {name} is FACTORY else "
+        default = f"__record_default_{name}"
+        scope[default] = factory if value is MISSING else value
         is_optional = value is not MISSING or factory is not MISSING
-        shown_default = "FACTORY" if factory is not MISSING else f"default_{name}"
+        shown_default = "__record_factory" if factory is not MISSING else default
         parameters.append(f"{name}={shown_default}" if is_optional else name)
-        target = f"self.{name} = {made}{name}"
-        lines.append(target if is_lifted or not shape.frozen else f"set(self, {name!r}, {made}{name})")
-    if is_lifted:
-        scope["open_kind"] = _without_guard(kind)
-        lines = ['set(self, "__class__", open_kind)', *lines, "self.__class__ = kind"]
+        values[name] = name if factory is MISSING else f"{default}() if {name} is __record_factory else {name}"
+    if shape.frozen and len(values) > _FEW_FIELDS:
+        scope["__record_open"] = _without_guard(kind)
     star = ["*"] if shape.kw_only and parameters else []
+    lines = [*_assignments(values, frozen=shape.frozen), *["self.__post_init__()"] * hasattr(kind, "__post_init__")]
     body = "\n    ".join(lines or ["pass"])
     exec(f"def __init__({', '.join(['self', *star, *parameters])}):\n    {body}\n", scope)  # noqa: S102 - own text
     made_function: Callable[..., None] = scope["__init__"]
     made_function.__qualname__ = f"{kind.__qualname__}.__init__"
     return made_function
+
+
+def _assignments(values: Mapping[str, str], *, frozen: bool) -> list[str]:
+    """Lines that set each field.
+
+    To set an attribute of a frozen object takes four times as long as of an open one. So while it is made the object
+    is of a class with the same slots and without the guard: nobody else has it yet. One of a class below may have other
+    slots, and is to stay what it is.
+    """
+    plainly = [f"self.{name} = {value}" for name, value in values.items()]
+    past_the_guard = [f"__record_set(self, {name!r}, {value})" for name, value in values.items()]
+    if not frozen:
+        return plainly
+    if len(values) <= _FEW_FIELDS:
+        return past_the_guard
+    lifted = ['__record_set(self, "__class__", __record_open)', *plainly, "self.__class__ = __record_kind"]
+    return [
+        "if self.__class__ is __record_kind:",
+        *[f"    {line}" for line in lifted],
+        "else:",
+        *[f"    {line}" for line in past_the_guard],
+    ]
 
 
 def _without_guard(kind: Any) -> type:
@@ -201,6 +228,10 @@ def _refuse_deletion(_self: object, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
+def _replaced(self: Any, /, **changes: Any) -> Any:
+    return replace(self, **changes)
+
+
 def _state(self: Any) -> list[Any]:
     return [getattr(self, name) for name in _shape(self).defaults]
 
@@ -211,10 +242,10 @@ def _restore(self: Any, state: list[Any]) -> None:
 
 
 _METHODS: Final[dict[str, Any]] = {
-    "__init__": _make_first,
     "__eq__": _equal,
     "__hash__": None,
     "__repr__": _text,
+    "__replace__": _replaced,  # which copy.replace asks for, from Python 3.13 on
     "__getstate__": _state,
     "__setstate__": _restore,
     "__dataclass_fields__": _Declared("__dataclass_fields__"),

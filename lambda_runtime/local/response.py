@@ -55,4 +55,8 @@ def _problem(item: Any, ids: Collection[str]) -> str | None:
     identifier = item["itemIdentifier"]
     if identifier is None or identifier == "":
         return "an itemIdentifier is null or empty"
-    return None if identifier in ids else f"itemIdentifier {identifier!r} is not in the batch"
+    return (
+        None
+        if isinstance(identifier, str) and identifier in ids
+        else f"itemIdentifier {identifier!r} is not in the batch"
+    )

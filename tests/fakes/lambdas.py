@@ -1,6 +1,8 @@
 """Functions over a fake SQS client, and the events and context that Lambda would call them with."""
 
 import json
+import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
@@ -99,3 +101,15 @@ class LambdaContext:
 
     def get_remaining_time_in_millis(self):
         return self._remaining
+
+
+@contextmanager
+def no_more_threads():
+    """No thread can be started meanwhile, as when the environment has all that Lambda allows: none gets so large a
+    stack.
+    """
+    usual = threading.stack_size(2**47)
+    try:
+        yield
+    finally:
+        threading.stack_size(usual)

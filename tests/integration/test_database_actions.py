@@ -452,5 +452,6 @@ def test_the_audit_is_listed_newest_first_page_by_page(operator):
         if cursor is None:
             break
     assert seen == ["r4", "r3", "r2", "r1", "r0"]
-    with pytest.raises(InvalidSelection, match="no cursor"):
-        operator.audit(2, "nonsense")
+    for wrong in ("nonsense", "9" * 5_000):
+        with pytest.raises(InvalidSelection, match="no cursor"):
+            operator.audit(2, wrong)

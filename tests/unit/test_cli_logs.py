@@ -58,6 +58,13 @@ def test_json_is_one_line_whatever_it_holds(value):
     assert json.loads(line)["message"] == json.loads(line)["reason"] == value
 
 
+def test_text_gives_the_terminal_no_commands():
+    made = record("reason: %s", "\x1b[31mred", reason="\x9b2J", traceback="Traceback:\n  one\x1b]0;title\x07\n\ttwo")
+    lines = Text().format(made).split("\n")
+    assert lines[0].endswith("reason: \\x1b[31mred reason=\\x9b2J")
+    assert lines[1:] == ["Traceback:", "  one\\x1b]0;title\\x07", "\ttwo"]
+
+
 @pytest.mark.parametrize("value", ["two\nlines", "a\r\nb"])
 def test_text_is_one_line_though_a_field_has_several(value):
     line = Text().format(record("reason: %s", value, reason=value))

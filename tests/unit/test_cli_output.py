@@ -25,6 +25,12 @@ def test_text_is_shown_as_it_is_and_never_as_markup(capsys, text):
     assert printed.err == f"error: {text}\n"
 
 
+@pytest.mark.parametrize(("text", "shown"), [("\x1b[31mred", "\\x1b[31mred"), ("a\x9b2J\0", "a\\x9b2J\\x00")])
+def test_a_table_gives_the_terminal_no_commands(capsys, text, shown):
+    print_table(["name"], [[text]])
+    assert capsys.readouterr().out.splitlines()[-2] == f"│ {shown} │"
+
+
 def test_what_is_not_there_shows_as_a_dash(capsys):
     print_table(["a", "b", "c"], [[None, 0, ""]])
     assert capsys.readouterr().out.splitlines()[3].split() == ["│", "-", "│", "0", "│", "│"]

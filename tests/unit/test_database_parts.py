@@ -15,10 +15,13 @@ from local_transport.dialects.columns import Moment, milliseconds
 from local_transport.dialects.postgresql import PostgreSql
 from local_transport.dialects.sqlite import Sqlite
 from local_transport.leasing import delivery_id, first_due, growing_attempts
+from local_transport.selecting import Place
 from tests.servers.topologies import on_database
 from towpath import NewMessage
 from towpath.backoff import BackOff
 from towpath.envelope import Sources, ids_of
+from towpath.errors import InvalidSelection
+from towpath.operating import Selection
 from towpath.settlement import Failure, SubscriptionPolicy
 
 ID = "01890000-0000-7000-8000-000000000001"
@@ -144,3 +147,26 @@ def test_rows_are_bound_as_one_json_text_or_as_one_array_for_each_column():
 def test_times_are_whole_milliseconds_where_a_database_has_no_type_for_them():
     assert milliseconds(NOON + timedelta(microseconds=1_999)) == int(NOON.timestamp() * 1000) + 1
     assert json.loads(str(milliseconds(datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)))) == -1
+
+
+# --- Cursors -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *("", "~", "bad", "1-1", "2026-01-01T00:00:00~1-1", "soon~1-1", "2026-01-01T00:00:00Z~letters.read/17"),
+        *("0001-01-01T00:00:00+01:00~1-1", "9999-12-31T23:59:59-01:00~1-1", f"2026-01-01T00:00:00Z~{'9' * 5000}-1"),
+    ],
+)
+def test_what_is_no_cursor_of_a_list_of_dead_letters_is_refused_as_that(cursor):
+    with pytest.raises(InvalidSelection, match="is no cursor of this list; take the one that its last page gave"):
+        Place.read(cursor, Selection(state="dead"))
+
+
+def test_a_cursor_reads_back_as_the_place_it_names():
+    for place, state in (
+        (Place(ordinal=7, subscription_id=3, dead_since=NOON), "dead"),
+        (Place(ordinal=7, subscription_id=3, dead_since=None), None),
+    ):
+        assert Place.read(place.cursor, Selection(state=state)) == place

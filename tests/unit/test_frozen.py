@@ -179,3 +179,69 @@ def test_the_signature_is_told_before_the_first_object_and_after():
     three(Fresh, 1)
     assert str(inspect.signature(Fresh)) == "(left: int, right: int = 0)"
     assert str(inspect.signature(Point)) == "(*, x: int, y: int = 2, tags: list[str] = Ellipsis, note: str = '')"
+
+
+class Titled(Point):
+    """Made of something else than its fields."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__(x=len(title), note=title)
+
+
+class Later(Pair):
+    """As above, of a class whose few fields are set one by one."""
+
+    def __init__(self, minutes: int) -> None:
+        super().__init__(60 * minutes)
+
+
+@pytest.mark.parametrize("made_before", range(4))
+def test_a_class_below_may_be_made_its_own_way(made_before):
+    above = fresh()
+
+    class Own(above):  # type: ignore
+        def __init__(self, text: str) -> None:
+            super().__init__(x=len(text))
+
+    for _ in range(made_before):
+        above(x=1)
+    for made in three(Own, "text"):
+        assert type(made) is Own
+        assert (made.x, made.y, made.z) == (4, 2, 3)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            made.x = 5
+    assert [type(made) for made in three(above, x=1)] == [above] * 3
+
+
+def test_a_class_below_that_is_made_its_own_way_is_copied_and_pickled():
+    for made in (*three(Titled, "a"), *three(Later, 2)):
+        assert copy.copy(made) == pickle.loads(pickle.dumps(made)) == made
+        assert type(copy.copy(made)) is type(made)
+
+
+def test_what_is_to_be_done_after_its_fields_are_set_is_done():
+    class Checked(Point):
+        def __post_init__(self) -> None:
+            if self.x < 0:
+                raise ValueError("x is negative")
+
+    @dataclass(frozen=True, kw_only=True)
+    class Decorated(Point):
+        def __post_init__(self) -> None:
+            self.tags.append("made")
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="x is negative"):
+            Checked(x=-1)
+        assert Decorated(x=1).tags == ["made"]
+
+
+def test_a_field_may_be_called_as_what_makes_it():
+    names = ("kind", "set", "open_kind", "FACTORY", "default_kind", "shape", "values", "args")
+    named = Record("Named", (), {"__annotations__": dict.fromkeys(names, int), "kind": 7})
+    for made in three(named, **{name: place for place, name in enumerate(names) if name != "kind"}):
+        assert [getattr(made, name) for name in names] == [7, 1, 2, 3, 4, 5, 6, 7]
+
+
+def test_the_standard_librarys_copy_with_changes_knows_it():
+    assert Point(x=1).__replace__(y=7) == Point(x=1, y=7)

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from lambda_runtime.invocation import begin, last_moment_seconds, usual_seconds
-from tests.fakes.lambdas import LambdaContext, Timed, failed, record
+from tests.fakes.lambdas import LambdaContext, Timed, failed, no_more_threads, record
 from tests.fakes.sqs import FakeSqs
 from towpath import Context, DeadLetter, Message, Retry
 from towpath.message import utc_now
@@ -194,6 +194,23 @@ def test_a_handler_that_ignores_its_abort_to_the_end_takes_the_process_with_it(c
     assert line.delivery_ids == ["message-0"]
     assert "handlers ignore their abort" in line.getMessage()
     assert reported[0].failed == 1
+
+
+def test_time_is_guarded_where_no_thread_can_be_had():
+    sqs = FakeSqs()
+
+    def process(message: Message, context: Context):
+        if message.payload == 0:
+            return
+        with no_more_threads():
+            timed.pass_by(50)
+            assert context.aborted
+            assert asked(sqs, "delete") == [["handle-0"]]
+            timed.pass_by(9)
+
+    timed = Timed(process, sqs, concurrency=1)
+    timed.handle(records(0, 1), LambdaContext(60_000))
+    assert timed.ended_with == [70]
 
 
 def test_a_process_whose_handlers_have_ended_by_the_last_moment_lives_on():

@@ -168,6 +168,16 @@ def test_the_age_of_the_oldest_record_is_told():
     assert told[0].oldest_age_ms > 1_000_000_000_000
 
 
+@pytest.mark.parametrize("sent", [float("inf"), "9" * 400, None, "yesterday", ""])
+def test_a_record_that_was_sent_at_no_time_costs_its_age_alone(sent):
+    reported, one = [], record(1, 1)
+    one["attributes"]["SentTimestamp"] = sent
+    function(lambda message, context: None, FakeSqs(), extras={"report": reported.append}).handle(
+        {"Records": [one]}, None
+    )
+    assert (reported[0].completed, reported[0].oldest_age_ms) == (1, None)
+
+
 def test_an_event_without_records_reports_nothing_that_has_happened():
     told = []
     function(lambda message, context: None, FakeSqs(), extras={"report": told.append}).handle({"Records": []}, None)

@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from lambda_runtime.threads import EventLoops, Threads
-from tests.fakes.lambdas import LambdaContext, event, failed, made, record
+from tests.fakes.lambdas import LambdaContext, event, failed, made, no_more_threads, record
 from tests.fakes.sqs import FakeSqs
 from towpath import Context, DeadLetter, FatalError, Message, Retry
 from towpath.errors import InvalidEnvelope
@@ -182,6 +182,21 @@ def test_what_work_raises_comes_out_when_all_work_has_ended():
     with pytest.raises(InvalidEnvelope, match="first"):
         Threads(2).share(deque(range(2)), work)
     assert ended == [1]
+
+
+def test_where_no_thread_can_be_had_the_calling_one_does_it_all_and_has_company_again_later():
+    met = threading.Barrier(2, timeout=WAIT)
+
+    def process(message: Message, context: Context):
+        if message.payload == "together":
+            met.wait()
+
+    handler = made(process, FakeSqs(), concurrency=2)
+    for _ in range(3):  # the later ones begin alone, since the first was quick
+        with no_more_threads():
+            for _ in range(2):
+                assert failed(handler({"Records": [record(n, n) for n in range(5)]}, None)) == []
+        assert failed(handler({"Records": [record(n, "together") for n in range(4)]}, None)) == []
 
 
 def test_event_loops_are_one_for_each_thread_and_closed_with_their_owner():

@@ -355,6 +355,7 @@ def test_a_record_that_lacks_a_field_is_reported_and_its_neighbours_are_handled(
     [
         {"attributes": {"ApproximateReceiveCount": "often"}},
         {"attributes": {"ApproximateReceiveCount": "0"}},
+        {"attributes": {"ApproximateReceiveCount": float("inf")}},
         {"attributes": {"ApproximateReceiveCount": "1", "MessageGroupId": ["a"]}},
         {"attributes": None},
         {"body": None},

@@ -52,6 +52,7 @@ def test_the_items_named_stay_and_a_name_that_comes_twice_counts_once():
         (failures("b", None), "null or empty"),
         (failures("b", "unknown"), "'unknown' is not in the batch"),
         (failures(7), "7 is not in the batch"),
+        (failures(["b"]), "['b'] is not in the batch"),
         ({"batchItemFailures": [{"itemIdentifer": "b"}]}, "has no itemIdentifier"),
         ({"batchItemFailures": ["b"]}, "has no itemIdentifier"),
         ({"batchItemFailures": "b"}, "batchItemFailures is no list"),
@@ -62,9 +63,10 @@ def test_the_items_named_stay_and_a_name_that_comes_twice_counts_once():
     ],
 )
 def test_an_answer_that_cannot_be_read_and_an_id_that_cannot_be_matched_fail_the_whole_batch(answer, problem):
-    found = verdict(answer, IDS)
-    assert found.failed == set(IDS)
-    assert problem in found.problem
+    for ids in (IDS, frozenset(IDS)):
+        found = verdict(answer, ids)
+        assert found.failed == set(IDS)
+        assert problem in found.problem
 
 
 # --- The mapping -----------------------------------------------------------------------------------------------

@@ -348,6 +348,22 @@ def test_what_is_no_note_reads_as_none(text):
     assert read_note(text) is None
 
 
+def foreign_note(**changes):
+    return {"reason": "r", "error": "e", "attempts": 1, "time": "2026-01-31T08:15:00Z", "source_queue": "q"} | changes
+
+
+def test_a_note_that_somebody_else_wrote_can_be_shown_whatever_it_says():
+    note = read_note(json.dumps(foreign_note(reason="\ud800r", error="\udfff", source_queue="\ufffe")))
+    assert (note.reason, note.error, note.source_queue) == ("\ufffdr", "\ufffd", "\ufffd")
+
+
+def test_a_notes_time_is_in_utc_and_one_that_utc_does_not_have_is_none():
+    east = read_note(json.dumps(foreign_note(time="2026-01-31T08:15:00+02:00")))
+    assert (east.time, east.time.tzinfo) == (datetime(2026, 1, 31, 6, 15, tzinfo=UTC), UTC)
+    for beyond in ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"):
+        assert read_note(json.dumps(foreign_note(time=beyond))) is None
+
+
 def test_a_handler_sees_neither_binary_attributes_nor_towpaths_own():
     attributes = {
         "kind": SqsAttribute(data_type="String", value="pdf"),

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from towpath.cli.output import CONTROLS
 from towpath.message import format_time
 
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -41,6 +42,7 @@ class Text(logging.Formatter):
         A traceback of what the handler raised on purpose is left out, and so are the frames above a handler's own, and
         a field that has nothing new to say.
         Line breaks within the message or a field are written ``\\n``: nobody's text can pass for a line of its own.
+        What a terminal would obey is written as an escape.
         """
         extras = _extras(record)
         handlers = _OUR_FRAMES.sub("", str(extras.pop("traceback", "")))
@@ -51,8 +53,9 @@ class Text(logging.Formatter):
             extras["error"] = news_of(str(extras["error"]), str(extras["reason"]))
         fields = " ".join(f"{name}={value}" for name, value in extras.items() if value is not None)
         text = "\\n".join(f"{record.getMessage()} {fields}".rstrip().splitlines())
-        line = f"{_time(record)} {record.levelname:<7} {text}"
-        return f"{line}\n{traceback.rstrip()}" if traceback else line
+        line = f"{_time(record)} {record.levelname:<7} {text.translate(CONTROLS)}"
+        below = "\n".join(each.translate(CONTROLS) for each in traceback.rstrip().split("\n"))
+        return f"{line}\n{below}" if below else line
 
 
 def news_of(error: str, reason: str) -> str | None:

@@ -22,6 +22,9 @@ from towpath.message import JsonValue
 
 _ANY_WIDTH: Final = 1_000_000  # a pipe has no width: names stay whole for grep
 
+# A terminal obeys these, and a handler's error can hold what somebody sent: shown as escapes, all but the tab.
+CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(9), *range(10, 32), *range(127, 160))}
+
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -124,11 +127,12 @@ def print_sentence(sentence: str) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table for people; ``None`` shows as a dash, and text is shown as it is, never as markup.
+    """A table for people; ``None`` shows as a dash, and text is shown as it is, never as markup nor as commands to the
+    terminal.
 
     Nothing is cut or broken: where the table is too wide for the terminal, each row is shown as a block of lines.
     """
-    shown = [["-" if cell is None else " ".join(str(cell).splitlines()) for cell in row] for row in rows]
+    shown = [["-" if cell is None else _one_line(cell) for cell in row] for row in rows]
     table = Table(title=title, title_justify="left")
     for heading in headings:
         table.add_column(heading)
@@ -140,6 +144,10 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, ti
         to.print(table)
     else:
         _print_blocks(headings, shown, title)
+
+
+def _one_line(cell: object) -> str:
+    return " ".join(str(cell).splitlines()).translate(CONTROLS)
 
 
 def _print_blocks(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None) -> None:
