@@ -312,7 +312,7 @@ def test_the_examples_can_be_planned(copied: Path) -> None:
 
 def test_the_module_is_formatted_and_valid(copied: Path) -> None:
     Terraform(folder=MODULE).run("fmt", "-check", "-recursive")
-    Terraform(folder=copied).run("validate")
+    Terraform(folder=copied).initialise().run("validate")
 
 
 # --- A manifest that was edited by hand -------------------------------------------------------------------------

@@ -194,10 +194,10 @@ def test_a_file_of_a_pair_that_is_not_there_is_refused(tmp_path: Path) -> None:
         template_edits(tmp_path / "mistyped.template.json", new)
 
 
-def test_a_template_in_yaml_is_refused_and_never_taken_for_a_stack_that_is_new(tmp_path: Path) -> None:
+def test_a_file_in_yaml_is_refused_and_never_leaves_its_stack_taken_for_new(tmp_path: Path) -> None:
     old, new = folder(tmp_path / "old"), folder(tmp_path / "new", one=template({}))
     (old / "one.template.yaml").write_text("Resources: {}")
-    with pytest.raises(InvalidPlan, match=r"one\.template\.yaml is a template in YAML"):
+    with pytest.raises(InvalidPlan, match=r"one\.template\.yaml is YAML"):
         template_edits(old, new)
 
 

@@ -46,7 +46,8 @@ def _pairs(deployed: Path, synthesised: Path) -> Iterator[tuple[str, tuple[Path,
         if not folder.is_dir():
             raise _wrong(folder, "is no folder; make it, with the templates of the stacks in it")
     for path in sorted(path for ending in ("yaml", "yml") for path in deployed.glob(f"*.{ending}")):
-        raise _wrong(path, "is a template in YAML, which cannot be compared; keep it as JSON in STACK.template.json")
+        problem = "is YAML; keep the whole answer of aws cloudformation get-template, as STACK.template.json"
+        raise _wrong(path, problem)
     files = {path.name for folder in (deployed, synthesised) for path in folder.glob(f"*{_TEMPLATE}")}
     for name in sorted(files):
         yield name.removesuffix(_TEMPLATE), (deployed / name, synthesised / name)
@@ -69,11 +70,6 @@ def _template(path: Path) -> Mapping[str, Any] | None:
     return document
 
 
-def _body(text: str, subject: str) -> object:
-    """JSON, or the YAML that the CDK's command line makes of a template without assets before it hands it over."""
-    return read_json(text, InvalidPlan, subject) if text.lstrip().startswith("{") else read_yaml(text, subject)
-
-
 def _mistakes(resources: Mapping[str, Any]) -> Iterator[Mistake]:
     for logical_id, one in resources.items():
         match one:
@@ -81,6 +77,11 @@ def _mistakes(resources: Mapping[str, Any]) -> Iterator[Mistake]:
                 continue
         problem = "is no resource with type and properties; compare templates without transforms such as Fn::ForEach"
         yield Mistake(path=key_path(("Resources", logical_id)), problem=problem)
+
+
+def _body(text: str, subject: str) -> object:
+    """JSON, or the YAML that the CDK's command line makes of a template without assets before it hands it over."""
+    return read_json(text, InvalidPlan, subject) if text.lstrip().startswith("{") else read_yaml(text, subject)
 
 
 def _document(path: Path) -> object:
