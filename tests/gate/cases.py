@@ -35,6 +35,7 @@ class Deployed:
 
     manifest: Document
     inputs: Document
+    in_module: tuple[str, str] | None = None
 
     @staticmethod
     def base() -> "Deployed":
@@ -53,6 +54,7 @@ class Case:
     topology: Callable[[Document], Document | None] = _as_it_is
     manifest: Callable[[Document], Document | None] = _as_it_is
     inputs: Document = field(default_factory=dict)
+    in_module: tuple[str, str] | None = None  # a text in topics.tf and what it becomes: a copy of the module, edited
     module_is_there: bool = True
     forgets: bool = False  # by a block `removed`, where the module is not there any more
     environment: str = "prod"
@@ -74,6 +76,7 @@ class Case:
         return Deployed(
             manifest=self.manifest(document) or document,
             inputs=copy.deepcopy(INPUTS) | self.inputs,
+            in_module=self.in_module,
         )
 
 
@@ -229,7 +232,8 @@ CASES: Final = (
     Case(name="filter-other", topology=of_pack(filter={"size": ["large"]}), blocks=lossy("subscription")),
     Case(name="paused", topology=of_pack(status="paused"), blocks=lossy("mapping")),
     Case(name="disabled", topology=of_pack(status="disabled"), blocks=lossy("mapping", "subscription")),
-    Case(name="raw-delivery-off", manifest=in_pack("sns_subscription", "raw_message_delivery", value=False),
+    Case(name="raw-delivery-off", in_module=("raw_message_delivery = each.value.sns_subscription.raw_message_delivery",
+                                             "raw_message_delivery = false"),
          blocks=lossy("subscription")),
     Case(name="answers-unread", manifest=in_pack("event_source_mapping", "function_response_types", value=[]),
          blocks=lossy("mapping")),

@@ -76,7 +76,16 @@ class Workspace:
         manifest = f"manifest-{name}.json"
         (self.folder / manifest).write_text(json.dumps(deployed.manifest), encoding="utf-8")
         place = {"manifest_path": manifest, "region": REGION, "account_id": ACCOUNT}
-        return {"source": "./module", **place, **deployed.inputs}
+        module = "module" if deployed.in_module is None else self._edited(f"module-{name}", *deployed.in_module)
+        return {"source": f"./{module}", **place, **deployed.inputs}
+
+    def _edited(self, copy: str, text: str, instead: str) -> str:
+        shutil.copytree(self.folder / "module", self.folder / copy)
+        topics = self.folder / copy / "topics.tf"
+        before = topics.read_text(encoding="utf-8")
+        assert before.count(text) == 1, f"the module's topics.tf does not say {text!r} once"
+        topics.write_text(before.replace(text, instead), encoding="utf-8")
+        return copy
 
     def copy_state(self, names: Iterable[str]) -> None:
         """Has the state hold what was applied once for each of ``names``, as calls of the module by these names."""

@@ -25,7 +25,7 @@ def made() -> dict[str, Stacks]:
     """
     found = {"base": _stacks(Case(name="base"))}
     for case in CASES:
-        if case.forgets:
+        if case.forgets or case.in_module:
             continue
         try:
             found[case.name] = _stacks(case) if case.module_is_there else {}
