@@ -12,7 +12,7 @@ from towpath.manifest import Manifest
 from towpath.records import read_record
 
 BINDINGS_VARIABLE = "TOWPATH_BINDINGS"
-_SUBJECT = "the bindings"
+_SUBJECT = "the file of bindings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +54,13 @@ class Bindings:
         return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
 
     @staticmethod
-    def from_json(text: str) -> Bindings:
-        """Read bindings strictly. Raises ``InvalidBindings`` with every mistake."""
+    def from_json(text: str, subject: str = _SUBJECT) -> Bindings:
+        """Read bindings strictly. Raises ``InvalidBindings`` about ``subject`` with every mistake."""
         try:
             document = json.loads(text)
         except ValueError as error:
-            raise InvalidBindings(_SUBJECT, [Mistake(path="", problem=f"are not JSON: {error}")]) from error
-        return read_record(Bindings, document, InvalidBindings, _SUBJECT)
+            raise InvalidBindings(subject, [Mistake(path="", problem=f"is not JSON: {error}")]) from error
+        return read_record(Bindings, document, InvalidBindings, subject)
 
     @staticmethod
     def merged(parts: Mapping[str, Bindings]) -> Bindings:
@@ -88,10 +88,10 @@ class Bindings:
     def load(path: Path | None) -> Bindings:
         """Read the bindings in the file ``path``. Raises ``InvalidBindings``, also when there is no file."""
         if path is None:
-            problem = f"are not given; set {BINDINGS_VARIABLE} to the file of bindings that the deployment wrote"
+            problem = f"is not given; set {BINDINGS_VARIABLE} to the one that the deployment wrote"
             raise InvalidBindings(_SUBJECT, [Mistake(path="", problem=problem)])
         try:
-            return Bindings.from_json(path.read_text(encoding="utf-8"))
+            return Bindings.from_json(path.read_text(encoding="utf-8"), str(path))
         except OSError as error:
             problem = f"cannot be read: {error.strerror}; a deployment writes it, as its output 'bindings'"
             raise InvalidBindings(str(path), [Mistake(path="", problem=problem)]) from error

@@ -105,7 +105,7 @@ def _artifacts(given: object, manifest: Manifest) -> Mapping[str, Artifact]:
         return {}
     if isinstance(given, str):
         return load_artifacts(Path(given), manifest)
-    return read_artifacts(given, Path(), manifest, "the artifacts in cdk.json")
+    return read_artifacts(given, Path(), manifest, "the value of artifacts in cdk.json")
 
 
 def _check_uploaded(artifacts: Mapping[str, Artifact]) -> None:

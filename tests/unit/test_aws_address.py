@@ -73,7 +73,7 @@ def test_bindings_that_are_not_given_missing_or_no_json_are_said_so(tmp_path: Pa
     with pytest.raises(InvalidBindings, match="cannot be read"):
         Bindings.load(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(InvalidBindings, match="are not JSON"):
+    with pytest.raises(InvalidBindings, match=r"bad\.json is not JSON"):
         Bindings.load(tmp_path / "bad.json")
     (tmp_path / "latin.json").write_bytes(b'"\xe9"')
     with pytest.raises(InvalidBindings, match="UTF-8"):
