@@ -72,9 +72,11 @@ class Publisher:
 
 
 @contextmanager
-def outage(relay, weather, *operations):
-    """From the start of the block, and after its end until it has befallen one of each of these operations of AWS."""
-    relay.turn(weather)
+def outage(relay, weather, *operations, only=None):
+    """From the start of the block, and after its end until it has befallen one of each of these operations of AWS. It
+    is for all operations, or for ``only`` one.
+    """
+    relay.turn(weather, only)
     yield
     time.sleep(OUTAGE_SECONDS)
     if weather != "refusing":  # of what was refused nobody knows
@@ -142,6 +144,9 @@ def assert_one_at_a_time(seen):
 
 
 TRANSIENT, FATAL = ["transient:1", "complete"], ["fatal"]
+# A dead letter is copied only once its message could be hidden, so that its copy meets an outage of its own.
+COPY = "SendMessageBatch"
+COPIES = [("cutting", (COPY,), COPY), ("losing answers", (COPY,), COPY)]
 
 
 @pytest.mark.parametrize("harness", ["aws-lambda"], indirect=True)
@@ -158,8 +163,9 @@ def test_an_outage_of_what_functions_call_loses_nothing_and_everything_goes_on_a
         files = (tmp_path / "manifest.json", tmp_path / "bindings.json")
         ours = {}  # published without the relay, so that functions have something to do
         with connect("aws://eu-west-1", files[0], bindings=files[1]) as cut, Publisher(cut, scripts) as publisher:
-            for weather in OUTAGES:
-                with outage(relay, weather, "PublishBatch", "ChangeMessageVisibilityBatch", "SendMessageBatch"):
+            whole = [(weather, ("PublishBatch", "ChangeMessageVisibilityBatch"), None) for weather in OUTAGES]
+            for weather, operations, only in [*whole, *COPIES]:
+                with outage(relay, weather, *operations, only=only):
                     for _, script in scripts:
                         (result,) = running.publish("orders", NewMessage(payload={"script": script}))
                         ours[result.id] = script

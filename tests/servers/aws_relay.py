@@ -37,6 +37,7 @@ class AwsRelay:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self.weather: Weather = "fair"
+        self._only: str | None = None
         self.befallen: Counter[tuple[Weather, str]] = Counter()  # requests by what befell them, and by AWS's operation
         self._changed = threading.Condition()
         self._caught = 0
@@ -49,10 +50,10 @@ class AwsRelay:
         """The endpoint for clients."""
         return f"http://127.0.0.1:{self._place.getsockname()[1]}"
 
-    def turn(self, weather: Weather) -> None:
-        """From here on it is so."""
+    def turn(self, weather: Weather, only: str | None = None) -> None:
+        """From here on it is so: for all requests, or for those of one operation of AWS's."""
         with self._changed:
-            self.weather = weather
+            self.weather, self._only = weather, only
             self._caught = 0
             self._changed.notify_all()
         if weather == "refusing":
@@ -76,8 +77,9 @@ class AwsRelay:
     def befall(self, operation: str) -> Weather:
         """What befalls a request now."""
         with self._changed:
-            self.befallen[self.weather, operation] += 1
-            return self.weather
+            weather = self.weather if self._only in (None, operation) else "fair"
+            self.befallen[weather, operation] += 1
+            return weather
 
     def close(self) -> None:
         """Hold up nothing any more, and take no more requests."""
