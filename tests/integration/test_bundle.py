@@ -478,7 +478,7 @@ def test_verify_tells_what_becomes_of_each_record_and_what_was_asked_of_sqs(proj
     assert dead == "  die dead: FatalError: never"
     assert failed == "  fail retried, hidden for 1 s: ValueError: a poor document"
     assert printed == "  did work"
-    assert calls == "SQS calls, answered by a stand-in: 2 ChangeMessageVisibilityBatch, 1 SendMessageBatch"
+    assert calls == "SQS calls, answered by a stand-in: 3 ChangeMessageVisibilityBatch, 1 SendMessageBatch"
     bare = towpath_bundle("verify", built.path, "--event", event, "--manifest", manifest, "--bare")
     assert "4 records: 1 completed, 3 failed" in bare.output
     assert (
