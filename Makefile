@@ -117,7 +117,7 @@ mutate: setup ## Try small faults in one module: make mutate MODULE=towpath/back
 lock: ## Resolve the dependencies anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-annotate --no-header \
-	  --extra aws --extra bundling --extra cdk --extra cli --extra lambda --extra local --group dev pyproject.toml -o requirements.lock
+	  --extra aws --extra bundling --extra cdk --extra cli --extra lambda --extra local --extra metrics --group dev pyproject.toml -o requirements.lock
 
 clean: ## Remove what the other commands made
 	rm -rf $(VENV) .coverage .tools dist node_modules cdk.out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
