@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from towpath import NewMessage, connect
-from towpath.cli.main import build_app
 from towpath.cli.entries import print_dead_letters
+from towpath.cli.main import build_app
 from towpath.errors import InvalidManifest, SubscriptionNotFound
 from towpath.ports import DeadLetterEntry, Transport
 from towpath.resolve import resolve
