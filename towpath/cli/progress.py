@@ -22,14 +22,14 @@ class Progress:
 
 
 class _Shown(Progress):
-    def __init__(self, bar: Any, task: Any) -> None:
+    def __init__(self, bar: Any, row: Any) -> None:
         self._bar = bar
-        self._task = task
+        self._row = row
         self._count = 0
 
     def advance(self, count: int, done: int | None = None) -> None:
         self._count += count
-        self._bar.update(self._task, count=f"{self._count:,}", completed=self._count if done is None else done)
+        self._bar.update(self._row, count=f"{self._count:,}", completed=self._count if done is None else done)
 
     def fail(self, sentence: str) -> None:
         print_failure(sentence, self._bar.console)
