@@ -14,10 +14,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from local_transport.dialects import Dialect, dialect_of
+from local_transport.dialects.columns import go_by
 from local_transport.dialects.health import Finding
 from local_transport.dialects.port import Signals
 from towpath.backoff import Random
 from towpath.errors import SchemaOutdated, TransportUnavailable, UnknownTransport
+from towpath.message import Clock
 
 ResultT = TypeVar("ResultT")
 
@@ -40,6 +42,10 @@ class Database:
         self._url = _parsed(url)
         self.dialect: Dialect = dialect_of(self._url)
         self.engine: Engine = self.dialect.engine(self._url)
+
+    def go_by(self, clock: Clock) -> None:
+        """Take the time from ``clock``: for tests, before the first connection is made. Raises ``Unsupported``."""
+        go_by(self.engine, clock)
 
     def signals(self) -> Signals | None:
         """How this process hears from others that use the database; ``None`` when the URL turns that off."""

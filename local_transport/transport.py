@@ -25,7 +25,7 @@ from local_transport.sweeping import Sweep
 from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources
 from towpath.manifest import Manifest
-from towpath.message import JsonValue, NewMessage, PublishResult, utc_now
+from towpath.message import Clock, JsonValue, NewMessage, PublishResult, utc_now
 from towpath.operating import Warrant
 from towpath.ports import Capability, Consumer, Operator
 from towpath.settlement import SubscriptionPolicy
@@ -58,14 +58,14 @@ class DatabaseTransport:
     Besides ``Transport`` it is a ``TopologyStore``, a ``Sweeper`` and an ``AuditTrail``.
     """
 
-    def __init__(self, database: Database, log: logging.Logger) -> None:
-        """``database`` must have this version's tables; closing the transport closes it."""
+    def __init__(self, database: Database, log: logging.Logger, clock: Clock = utc_now) -> None:
+        """``database`` must have this version's tables; closing the transport closes it. ``clock`` dates messages."""
         self._database = database
         self._log = log
         self._reader = TopologyReader()
         self._wakeups = Wakeups(database, log, os.urandom)
         self._settles = Settles(database)
-        sources = Sources(clock=utc_now, random_bytes=os.urandom)
+        sources = Sources(clock=clock, random_bytes=os.urandom)
         self._publisher = DatabasePublisher(database, self._reader, sources, self._wakeups)
         self._sweep = Sweep(database, self._wakeups.due, log, Pacer())
 
