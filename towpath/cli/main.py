@@ -47,6 +47,7 @@ class _BuiltIn:
 
 
 _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
+    "init": _BuiltIn(module="towpath.cli.init", attribute="init"),
     "demo": _BuiltIn(module="towpath.cli.demo", attribute="demo"),
     "topology": _BuiltIn(module="towpath.cli.topology", attribute="topology"),
     "manifest": _BuiltIn(module="towpath.cli.manifest", attribute="manifest"),
