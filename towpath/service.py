@@ -18,6 +18,7 @@ from towpath.errors import SubscriptionNotFound, TransportUnavailable
 from towpath.leases import HeldLease, LeaseKeeper
 from towpath.loops import AsyncLoop
 from towpath.message import utc_now
+from towpath.observing import Standing, State
 from towpath.pace import Pace, round_number
 from towpath.ports import Transport
 from towpath.settlement import Decision, Delivery, Release
@@ -49,7 +50,7 @@ class Service:
         self._log = logging.getLogger("towpath.delivery")
         self._consumer = transport.consumer(self.name)
         self._keeper = LeaseKeeper(self._consumer, time.monotonic, self._log, self._give_back)
-        self._settling = Settling(self._consumer, self._keeper, self._aborting, self._stop_on)
+        self._settling = Settling(self._consumer, self._keeper, self._aborting, self._stop_on, terms.observer)
         self._stopping.then(self._consumer.stop_receiving)
         self._capabilities = transport.capabilities
         self._pause = _ERROR_PAUSE_SECONDS[0]
@@ -76,6 +77,13 @@ class Service:
     def counts(self) -> Counts:
         """What was done so far."""
         return self._settling.counts
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands now. For any thread."""
+        state: State = "error" if self.fault is not None else "draining" if self._stopping.is_set() else "running"
+        policy = self._consumer.policy
+        return Standing(subscription=self.name, topic=policy.topic, state=state, in_flight=len(self._keeper.held()))
 
     def abort(self) -> None:
         """Ask the running handlers to stop, and wait for them no longer than that takes."""
@@ -254,7 +262,7 @@ class Service:
             return
         limit = self._dispatcher.policy.max_processing_seconds
         deadline = None if limit is None else utc_now() + timedelta(seconds=limit)
-        waited = started - held.held_since
+        held.waited = waited = started - held.held_since
         control = Control(abort=held.abort, beat=beat, deadline=deadline, run_async=loop.run, received_ago=waited)
         self._dispatcher.dispatch(held.delivery, control, settle_later)
 

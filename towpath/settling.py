@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final, assert_never
 
 from towpath.leases import HeldLease, LeaseKeeper
+from towpath.observing import Ended, Observer
 from towpath.ports import Consumer
 from towpath.settlement import (
     CancelAcknowledgement,
@@ -76,12 +77,20 @@ class Settling:
     ``aborting`` is set nothing is tried again. ``faulty`` is told what no settle is to blame for: a log that breaks.
     """
 
-    def __init__(self, consumer: Consumer, keeper: LeaseKeeper, aborting: threading.Event, faulty: Faulty) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        keeper: LeaseKeeper,
+        aborting: threading.Event,
+        faulty: Faulty,
+        observer: Observer | None = None,
+    ) -> None:
         self.counts = Counts()
         self._consumer = consumer
         self._keeper = keeper
         self._aborting = aborting
         self._faulty = faulty
+        self._observer = observer
         self._log = logging.getLogger("towpath.delivery")
         self._room = threading.Event()
         self._decided: queue.SimpleQueue[HeldLease | None] = queue.SimpleQueue()
@@ -175,11 +184,32 @@ class Settling:
         for _, decision, result in settled:
             self.counts.add(decision, result)
         self._keeper.drop(held for held, _, _ in settled)
+        if self._observer is not None and settled:
+            self._tell(self._observer, settled)
         for held, decision, result in settled:
             try:
                 log_settled(self._log, decision, result, held.milliseconds)
             except Exception as error:  # noqa: BLE001 - a log that fails must not end the settler
                 self._faulty(error)
+
+    def _tell(self, observer: Observer, settled: Sequence[tuple[HeldLease, Decision, SettleResult]]) -> None:
+        policy = self._consumer.policy
+        try:
+            ended = [_ended(held, decision, result) for held, decision, result in settled]
+            observer.settled(policy.subscription, policy.topic, ended)
+        except Exception as error:  # noqa: BLE001 - counting that fails must not end the settler
+            self._log.error("what was settled is not counted: %s: %s", type(error).__name__, error)
+
+
+def _ended(held: HeldLease, decision: Decision, result: SettleResult) -> Ended:
+    ending = _counted(decision, result)
+    if not held.started:
+        return Ended(ending=ending)
+    delivery, age = held.delivery, None
+    if delivery.available_at is not None and delivery.attempt == 1 and not delivery.is_replay:
+        came = (delivery.received_at - delivery.available_at).total_seconds()  # clocks of two machines may be apart
+        age = max(came + held.waited, 0.0)
+    return Ended(ending=ending, duration=held.milliseconds / 1000, age=age)
 
 
 def joined(threads: list[threading.Thread], seconds: float, cut_short: Callable[[], bool] = bool) -> bool:

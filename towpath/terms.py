@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass
 from datetime import timedelta
 
+from towpath.observing import Observer
 from towpath.stopping import Stop
 
 
@@ -61,8 +62,11 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What all services of one worker go by: its options, the claims that are left, and the word to stop."""
+    """What all services of one worker go by: its options, the claims that are left, the word to stop, and who is told
+    of what they settle.
+    """
 
     options: WorkerOptions
     allowance: Allowance
     stopping: Stop
+    observer: Observer | None = None

@@ -12,6 +12,7 @@ from towpath import handler as handlers
 from towpath import payload
 from towpath.dispatch import Dispatcher
 from towpath.errors import SubscriptionNotFound
+from towpath.observing import Observer, Standing
 from towpath.ports import Sweeper, Transport
 from towpath.service import Service
 from towpath.settlement import SubscriptionPolicy
@@ -31,16 +32,24 @@ class Worker:
     """Serves subscriptions of one transport until it is stopped or has nothing more to do.
 
     Everything that can be wrong before the first claim is found when it is made: ``SubscriptionNotFound``, and
-    ``HandlerNotFound`` for a handler that does not load; then nothing is claimed.
+    ``HandlerNotFound`` for a handler that does not load; then nothing is claimed. ``observer`` is told of what is
+    settled.
     """
 
-    def __init__(self, transport: Transport, subscriptions: list[str], options: WorkerOptions) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        subscriptions: list[str],
+        options: WorkerOptions,
+        observer: Observer | None = None,
+    ) -> None:
         self._transport = transport
         self._options = options
         self._stopping = Stop()
         self._aborting = threading.Event()
         self._log = logging.getLogger("towpath.worker")
-        terms = Terms(options=options, allowance=Allowance(options.max_deliveries), stopping=self._stopping)
+        allowance = Allowance(options.max_deliveries)
+        terms = Terms(options=options, allowance=allowance, stopping=self._stopping, observer=observer)
         policies = transport.policies()
         dispatchers = {name: self._dispatcher(policies, name) for name in subscriptions}
         self._services = [Service(transport, dispatcher, terms) for dispatcher in dispatchers.values()]
@@ -119,6 +128,10 @@ class Worker:
             for state, count in dict(service.counts.states).items():  # a copy: the settler counts on
                 total.states[state] = total.states.get(state, 0) + count
         return total
+
+    def standing(self) -> list[Standing]:
+        """How it stands with each subscription now. For any thread."""
+        return [service.standing for service in self._services]
 
     def _dispatcher(self, policies: Mapping[str, SubscriptionPolicy], name: str) -> Dispatcher:
         if name not in policies:

@@ -32,6 +32,7 @@ _EXTRA_OF: Final[Mapping[str, str]] = {
     "aws_lambda_powertools": "lambda",
     "boto3": "aws",
     "botocore": "aws",
+    "prometheus_client": "metrics",
     "psycopg": "local",
     "pydantic": "cli",
     "sqlalchemy": "local",

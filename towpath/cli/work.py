@@ -16,6 +16,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from towpath.cli.endpoint import MetricsOption
 from towpath.cli.logs import start_logging
 from towpath.cli.options import (
     BindingsOption,
@@ -26,6 +27,7 @@ from towpath.cli.options import (
     without_password,
 )
 from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, stderr, telling
+from towpath.cli.telemetry import telemetry
 from towpath.errors import SubscriptionNotFound
 from towpath.ports import Transport
 from towpath.worker import Counts, Worker, WorkerOptions
@@ -73,6 +75,7 @@ def work(
     maximum: Max = None,
     idle_exit: IdleExit = None,
     drain: Drain = 30.0,
+    metrics: MetricsOption = None,
     manifest: ManifestOption = None,
     bindings: BindingsOption = None,
     as_json: JsonFlag = False,
@@ -92,12 +95,15 @@ def work(
         idle_exit=None if idle_exit is None else timedelta(seconds=idle_exit),
     )
     say = _unsaid if as_json else _said
-    with opened(transport, manifest, bindings) as open_transport:
+    with telemetry(metrics) as told, opened(transport, manifest, bindings) as open_transport:
         names = _chosen(subscriptions, open_transport, transport)
-        worker = Worker(open_transport, names, options)
+        worker = Worker(open_transport, names, options, told.observer)
+        told.begin(worker.standing, open_transport, names)
         _tell_of_stopped(names, open_transport)
         _drain_on_signals(worker, options.drain, say)
         say(_serving(names, transport, concurrency))
+        if told.address is not None:
+            say(f"metrics on http://{told.address}/metrics")
         try:
             counts = worker.run()
             with telling(f"{counts.received} deliveries were handled"):
