@@ -135,7 +135,7 @@ class Roster:
             importlib.invalidate_caches()  # a handler's file may be new
         for name in wanted:
             part = self._parts.setdefault(name, _Part(tried_at=-_TRY_AGAIN_SECONDS))
-            self._note_end(name, part)
+            self._note_end(part)
             if name not in policies and part.service is not None and not part.service.ended.is_set():
                 self._end(part, self._not_found(name))
             if part.service is None and (is_changed or self._is_late(part)):
@@ -164,7 +164,7 @@ class Roster:
         if self._is_started:
             _start(service)
 
-    def _note_end(self, name: str, part: _Part) -> None:
+    def _note_end(self, part: _Part) -> None:
         """Of what ended its own part only; what is done, or ends the worker, stays."""
         service = part.service
         if service is not None and service.ended.is_set() and isinstance(service.fault, OWN_FAULTS):
