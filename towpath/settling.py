@@ -26,6 +26,7 @@ from towpath.settlement import (
     log_settled,
     settle,
 )
+from towpath.terms import Terms
 
 _BATCH: Final = 500  # also the most that waits to be settled: then handlers wait
 _AGAIN_SECONDS: Final = 0.5  # between two tries of a settle that the transport could not make
@@ -49,6 +50,12 @@ class Counts:
         """Count an answer."""
         state = _counted(decision, result)
         self.states[state] = self.states.get(state, 0) + 1
+
+    def include(self, other: Counts) -> None:
+        """Add what ``other`` has counted so far."""
+        self.received += other.received
+        for state, count in dict(other.states).items():  # a copy: its settler counts on
+            self.states[state] = self.states.get(state, 0) + count
 
 
 def _counted(decision: Decision, result: SettleResult) -> str:
@@ -83,14 +90,15 @@ class Settling:
         keeper: LeaseKeeper,
         aborting: threading.Event,
         faulty: Faulty,
-        observer: Observer | None = None,
+        terms: Terms,
     ) -> None:
         self.counts = Counts()
         self._consumer = consumer
         self._keeper = keeper
         self._aborting = aborting
         self._faulty = faulty
-        self._observer = observer
+        self._observer = terms.observer
+        self._outages = terms.outages
         self._log = logging.getLogger("towpath.delivery")
         self._room = threading.Event()
         self._decided: queue.SimpleQueue[HeldLease | None] = queue.SimpleQueue()
@@ -154,6 +162,7 @@ class Settling:
         self._keeper.settle_begins(batch)
         decisions = [held.decision for held in batch if held.decision is not None]  # all have one
         again: list[HeldLease] = []
+        error = ""
         cancelled: list[HeldLease] = []
         settled: list[tuple[HeldLease, Decision, SettleResult]] = []
         for held, decision, result in zip(batch, decisions, self._results(decisions), strict=True):
@@ -161,6 +170,7 @@ class Settling:
                 settled.append((held, decision, result))
             elif isinstance(result, Failed) and not isinstance(result, _Broken) and self._may_try_again(held):
                 again.append(held)
+                error = result.error
             elif isinstance(result, CancelRequested) and not isinstance(decision, CancelAcknowledgement):
                 held.decision = CancelAcknowledgement(delivery=decision.delivery)
                 cancelled.append(held)
@@ -168,7 +178,9 @@ class Settling:
                 settled.append((held, decision, result))
         self._settled(settled)
         if again:
-            self._log.warning("%d outcomes could not be settled yet, trying again", len(again))
+            self._outages.failed(self._thread.name, "settle outcomes yet", error, every=_AGAIN_SECONDS)
+        elif settled:
+            self._outages.answered(self._thread.name)
         return again + self._settle(cancelled)
 
     def _may_try_again(self, held: HeldLease) -> bool:

@@ -158,5 +158,7 @@ def test_every_command_that_is_not_run_exists_with_its_options(blocks):
 @pytest.mark.parametrize("blocks", by_page("sh"))
 def test_every_script_is_one_that_a_shell_can_read(blocks):
     for block in blocks:
-        read = subprocess.run([shutil.which("bash"), "-n"], input=block.code, capture_output=True, text=True, check=False)
+        read = subprocess.run(
+            [shutil.which("bash"), "-n"], input=block.code, capture_output=True, text=True, check=False
+        )
         assert read.returncode == 0, f"{block.place}: {read.stderr}"

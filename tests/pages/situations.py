@@ -47,7 +47,7 @@ Situation = Callable[[Path, Servers], AbstractContextManager[Prepared]]
 
 
 @contextmanager
-def plain(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def plain(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A clone, and nothing else."""
     yield Prepared(folder=folder, variables={})
 
@@ -131,14 +131,14 @@ def on_database(folder: Path, url: str) -> Iterator[Shop]:
 
 
 @contextmanager
-def shop(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def shop(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """The shop, in which nothing has happened yet."""
     with on_sqlite(folder) as made:
         yield made.prepared
 
 
 @contextmanager
-def blocked_key(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def blocked_key(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """The first order of a customer is a dead letter, and two more wait behind it."""
     with on_sqlite(folder) as made:
         made.publish("orders.placed", {"number": "one"}, {"number": 2}, {"number": 3}, key="customer-7")
@@ -148,7 +148,7 @@ def blocked_key(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: 
 
 
 @contextmanager
-def killed_worker(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def killed_worker(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A worker was killed with a delivery in hand an hour ago, and nobody has taken its place."""
     with on_sqlite(folder) as made:
         made.publish("labels.wanted", {"text": "too long"})
@@ -158,7 +158,7 @@ def killed_worker(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa
 
 
 @contextmanager
-def hanging_handler(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def hanging_handler(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A worker is at a delivery whose handler waits for something that never comes."""
     with on_sqlite(folder) as made:
         made.publish("stock.changed", {"shelf": 3})
@@ -167,7 +167,7 @@ def hanging_handler(folder: Path, servers: Servers) -> Iterator[Prepared]:  # no
 
 
 @contextmanager
-def dead_letters(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def dead_letters(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """The bank did not answer for three orders, and a fourth can never be read; all that was eight days ago."""
     with on_sqlite(folder) as made:
         made.publish("orders.paid", *({"number": number} for number in (1, 2, 3)), {"number": "four"})
@@ -177,7 +177,7 @@ def dead_letters(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa:
 
 
 @contextmanager
-def poison_message(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def poison_message(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A message has ended the process of each worker that was given it, twice, which is all its attempts."""
     with on_sqlite(folder) as made:
         made.publish("labels.wanted", {"text": "too long"})
@@ -208,7 +208,7 @@ def working(folder: Path, variables: Mapping[str, str], subscription: str) -> It
 
 
 @contextmanager
-def bloated_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def bloated_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A file that was much larger once."""
     with on_sqlite(folder) as made:
         made.execute("CREATE TABLE once AS SELECT zeroblob(80000000) AS text")
@@ -243,7 +243,7 @@ def unsafe_postgresql(folder: Path, servers: Servers) -> Iterator[Prepared]:
 
 
 @contextmanager
-def unsafe_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def unsafe_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A file that is not in WAL mode, and a lane that was lost."""
     with on_sqlite(folder) as made:
         made.publish("orders.placed", {"number": 1}, key="customer-7")
@@ -309,7 +309,9 @@ def publish(prepared: Prepared, topic: str, *payloads: Any) -> None:
     """Publish each payload through a command, with the variables that a session has."""
     lines = "".join(f"{json.dumps(payload)}\n" for payload in payloads)
     command = [sys.executable, "-m", "towpath", "publish", topic, "-"]
-    subprocess.run(command, env=os.environ | prepared.variables, input=lines, text=True, check=True, capture_output=True)
+    subprocess.run(
+        command, env=os.environ | prepared.variables, input=lines, text=True, check=True, capture_output=True
+    )
 
 
 SITUATIONS: dict[str, Situation] = {

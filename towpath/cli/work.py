@@ -97,7 +97,7 @@ def work(
     say = _unsaid if as_json else _said
     with telemetry(metrics) as told, opened(transport, manifest, bindings) as open_transport:
         names = _chosen(subscriptions, open_transport, transport)
-        worker = Worker(open_transport, names, options, told.observer)
+        worker = Worker(open_transport, names, options, observer=told.observer)
         told.begin(worker.standing, open_transport, names)
         _tell_of_stopped(names, open_transport)
         _drain_on_signals(worker, options.drain, say)
