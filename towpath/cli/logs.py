@@ -8,7 +8,7 @@ import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from towpath.cli.output import CONTROLS
 from towpath.message import format_time
@@ -66,14 +66,15 @@ def news_of(error: str, reason: str) -> str | None:
     return None if error == reason else error.partition("\n")[0] or None
 
 
-def start_logging(*, as_json: bool) -> None:
-    """Send Towpath's and the handlers' log lines of level INFO and above to standard error."""
+def start_logging(*, as_json: bool) -> logging.StreamHandler[TextIO]:
+    """Send Towpath's and the handlers' log lines of level INFO and above to standard error. Answers what sends them."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else Text())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("towpath").setLevel(logging.INFO)
+    return handler
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -43,12 +43,22 @@ def opened(url: str, manifest: Path | None, bindings: Path | None) -> Iterator[T
 
     Raises ``NothingApplied`` for a database file that is not there: only ``apply`` and ``db upgrade`` make one.
     """
-    require_file(url)
-    transport = connect(url, manifest, bindings=bindings)
+    transport = connected(url, manifest, bindings)
     try:
         yield transport
     finally:
         transport.close()
+
+
+def connected(url: str, manifest: Path | None, bindings: Path | None) -> Transport:
+    """The transport at ``url``, to be closed. Raises as ``opened`` does."""
+    require_file(url)
+    return connect(url, manifest, bindings=bindings)
+
+
+def is_file(url: str) -> bool:
+    """Whether ``url`` names a database file: there is no server that could come back."""
+    return _file_of(url) is not None
 
 
 def require_file(url: str) -> None:
