@@ -158,8 +158,8 @@ def test_the_figure_costs_the_same_however_much_waits(server):
                 node for node in nodes(plan["Plan"]) if node["Node Type"].endswith("Scan") and "Relation Name" in node
             ]
             for node in scans:
-                read = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
-                assert read * node["Actual Loops"] <= LOOKED_AT, node
+                seen = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+                assert seen * node["Actual Loops"] <= LOOKED_AT, node
                 assert node["Node Type"].startswith("Index"), node
         found = read(connection)
     for name in ("loose", "line"):

@@ -12,7 +12,8 @@ from towpath.cli.endpoint import FOLDER_VARIABLE, Address, address
 from towpath.observing import Observer, Standing
 from towpath.ports import Transport
 
-Begin = Callable[[Callable[[], Sequence[Standing]], Transport, Sequence[str]], None]
+Source = Callable[[], Sequence[Standing]]
+Begin = Callable[[Source, Transport], None]
 
 
 class Telemetry:
@@ -23,9 +24,9 @@ class Telemetry:
         self.address = address
         self._begin = begin
 
-    def begin(self, source: Callable[[], Sequence[Standing]], transport: Transport, names: Sequence[str]) -> None:
-        """The worker that ``source`` asks is about to serve the subscriptions ``names`` of ``transport``."""
-        self._begin(source, transport, names)
+    def begin(self, source: Source, transport: Transport) -> None:
+        """The worker that ``source`` asks is about to serve subscriptions of ``transport``."""
+        self._begin(source, transport)
 
 
 @contextmanager
@@ -57,11 +58,11 @@ def _recording() -> Iterator[Telemetry]:
     recorder = Recorder(CollectorRegistry())
     with ExitStack() as stack:
 
-        def begin(source: Callable[[], Sequence[Standing]], _: Transport, __: Sequence[str]) -> None:
+        def begin(source: Source, _: Transport) -> None:
             stack.enter_context(recorder.telling(source))
 
         yield Telemetry(recorder, None, begin)
 
 
-def _nothing(_: Callable[[], Sequence[Standing]], __: Transport, ___: Sequence[str]) -> None:
+def _nothing(_: Source, __: Transport) -> None:
     """Nobody asked."""

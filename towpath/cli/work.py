@@ -98,7 +98,7 @@ def work(
     with telemetry(metrics) as told, opened(transport, manifest, bindings) as open_transport:
         names = _chosen(subscriptions, open_transport, transport)
         worker = Worker(open_transport, names, options, told.observer)
-        told.begin(worker.standing, open_transport, names)
+        told.begin(worker.standing, open_transport)
         _tell_of_stopped(names, open_transport)
         _drain_on_signals(worker, options.drain, say)
         say(_serving(names, transport, concurrency))
