@@ -5,21 +5,30 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from towpath.operating import Backlog, Operator
 
 _FRESH_SECONDS: Final = 10.0  # for so long the figures are told again, without a look
 _KEPT_SECONDS: Final = 60.0  # and for so long when the transport does not answer
+_FEW: Final = 3  # subscriptions that are asked for one by one; more of them with all others, in one query of a database
 _PATIENCE_SECONDS: Final = 2.0  # what one who asks waits for a look: scrapers give up after 10 s
 
 
 class Backlogs:
-    """The backlog of some subscriptions, or of all. Thread-safe; a transport that hangs holds up nobody for long."""
+    """The backlog of the subscriptions that ``names`` gives. Thread-safe; one who asks never waits for long."""
 
-    def __init__(self, operator: Operator, names: Sequence[str] | None, monotonic: Callable[[], float]) -> None:
-        """Without ``names`` of every subscription, in one look; else a look for each."""
+    def __init__(
+        self,
+        operator: Operator,
+        names: Callable[[], Collection[str]],
+        monotonic: Callable[[], float],
+        *,
+        patience: float = _PATIENCE_SECONDS,
+    ) -> None:
+        """``patience`` is how many seconds one who asks waits for a look."""
+        self._patience = patience
         self._operator = operator
         self._names = names
         self._monotonic = monotonic
@@ -33,7 +42,7 @@ class Backlogs:
         """The figures, 10 s old at most, or 60 s while the transport does not answer; then ``None``."""
         looking = self._look_if_due()
         if looking is not None:
-            looking.wait(_PATIENCE_SECONDS)
+            looking.wait(self._patience)
         found_at, rows = self._found
         return rows if self._monotonic() - found_at < _KEPT_SECONDS else None
 
@@ -55,6 +64,7 @@ class Backlogs:
         looking.set()
 
     def _read(self) -> list[Backlog]:
-        if self._names is None:
-            return self._operator.backlog()
-        return [row for name in self._names for row in self._operator.backlog(name)]
+        names = self._names()
+        if len(names) <= _FEW:
+            return [row for name in names for row in self._operator.backlog(name)]
+        return [row for row in self._operator.backlog() if row.subscription in names]

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +26,7 @@ from prometheus_client.registry import Collector
 from towpath.cli.backlogs import Backlogs
 from towpath.cli.endpoint import FOLDER_VARIABLE, Address, Health, health, serving
 from towpath.observing import ENDINGS, Ended, Standing, State
-from towpath.ports import Transport
+from towpath.ports import Operator, Transport
 
 _MULTIPROCESS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # prometheus-client's own; read when it is imported
 _OF_SUBSCRIPTION: Final = ("subscription", "topic")
@@ -141,9 +141,13 @@ class Recorder:
 class _Figures:
     """Collector of what is read when somebody looks: the backlog, and what was built."""
 
-    def __init__(self, backlogs: Backlogs, topics: Mapping[str, str]) -> None:
-        self._backlogs = backlogs
-        self._topics = topics
+    def __init__(self, source: Source, operator: Operator) -> None:
+        self._source = source
+        self._backlogs = Backlogs(operator, self._topics, time.monotonic)
+
+    def _topics(self) -> dict[str, str]:
+        """Of each subscription that is served now."""
+        return {standing.subscription: standing.topic for standing in self._source()}
 
     def collect(self) -> Iterator[Metric]:
         """Without figures of the backlog where there are none that are new enough; then ``up`` is 0."""
@@ -152,7 +156,7 @@ class _Figures:
         )
         build.add_metric((version("towpath"), platform.python_version()), 1)
         yield build
-        rows = self._backlogs.current()
+        rows, topics = self._backlogs.current(), self._topics()
         labels = (*_OF_SUBSCRIPTION, "state")
         count = GaugeMetricFamily(
             "towpath_backlog_deliveries",
@@ -163,7 +167,7 @@ class _Figures:
             "towpath_backlog_capped", "1 where the count goes no further, so that there may be more.", labels=labels
         )
         for row in rows or ():
-            of_subscription = (row.subscription, self._topics.get(row.subscription, ""))
+            of_subscription = (row.subscription, topics.get(row.subscription, ""))
             for state, amount, is_capped in (
                 ("claimable", row.claimable, row.claimable_capped),
                 ("in_flight", row.in_flight, row.in_flight_capped),
@@ -184,12 +188,9 @@ class Metrics:
         self._registry = registry
         self._source: Source = tuple
 
-    def begin(self, source: Source, transport: Transport, names: Sequence[str]) -> None:
-        """From now on tell of the worker that ``source`` asks, and of the backlog of the subscriptions ``names``."""
-        policies = transport.policies()
-        topics = {name: policies[name].topic for name in names}
-        asked = None if set(names) == set(policies) else names
-        self._registry.register(_Figures(Backlogs(transport.operator(), asked, time.monotonic), topics))
+    def begin(self, source: Source, transport: Transport) -> None:
+        """From now on tell of the worker that ``source`` asks, and of the backlog of what it serves."""
+        self._registry.register(_Figures(source, transport.operator()))
         self._source = source
 
     def metrics(self, accept: str) -> tuple[str, bytes]:
@@ -242,9 +243,9 @@ class SharedMetrics:
         """The variables that each worker process is started with."""
         return {FOLDER_VARIABLE: str(self._folder), _MULTIPROCESS_VARIABLE: str(self._folder)}
 
-    def begin(self, transport: Transport, names: Sequence[str]) -> None:
-        """From now on tell of the processes and of the backlog of the subscriptions ``names``."""
-        self._metrics.begin(self.standings, transport, names)
+    def begin(self, transport: Transport) -> None:
+        """From now on tell of the processes and of the backlog of what they serve."""
+        self._metrics.begin(self.standings, transport)
 
     def ended(self, process: int) -> None:
         """A worker process has ended: what it counted stays, how it stood does not."""

@@ -66,7 +66,9 @@ class Processes:
     """
 
     def __init__(self, options: ProcessOptions, live: LiveLine, tell: Callable[[str, Any], None]) -> None:
-        """``tell`` hears ``serving`` with the names once, and ``signal`` with how many there were."""
+        """``tell`` hears ``serving`` with the names once, ``signal`` with how many there were, and ``ended`` with the
+        id of a process.
+        """
         self.exit_code = 0
         self._options = options
         self._live = live
@@ -160,6 +162,7 @@ class Processes:
         code = child.process.wait()
         self._children.remove(child)
         self._past.include(child.counts)
+        self._tell("ended", child.process.pid)
         self._allowance.made(child.granted, child.granted)  # nobody can say that they were not
         child.line.close()
         if code == 0 or (self._is_stopping and code not in _FAULT_CODES):

@@ -21,6 +21,7 @@ from towpath.cli.live import LiveLine
 from towpath.cli.options import connected, is_file, require_subscriptions
 from towpath.cli.output import print_failure
 from towpath.errors import SubscriptionNotFound, TransportUnavailable
+from towpath.observing import Observer
 from towpath.outages import Outages
 from towpath.ports import Transport
 from towpath.worker import Counts, Worker, WorkerOptions
@@ -42,10 +43,13 @@ class Where:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ears:
-    """Who hears of a worker: ``say`` takes sentences for people, ``live`` shows counts to them."""
+    """Who hears of a worker: ``say`` takes sentences for people, ``live`` shows counts to them, and on the address
+    ``metrics`` programs ask.
+    """
 
     say: Callable[[str], None]
     live: LiveLine
+    metrics: str | None
 
 
 @contextmanager
@@ -78,12 +82,18 @@ def _opened(where: Where, options: WorkerOptions) -> Transport:
 
 
 def worker_of(
-    names: list[str], transport: Transport, where: Where, options: WorkerOptions, starter: Starter | None
+    names: list[str],
+    transport: Transport,
+    where: Where,
+    options: WorkerOptions,
+    *,
+    starter: Starter | None = None,
+    observer: Observer | None = None,
 ) -> Worker:
     """The worker; a name that is a file's came from a star without quotes."""
     require_subscriptions(transport, where.url, transport.policies())
     try:
-        return Worker(transport, names, options, allowance=starter)
+        return Worker(transport, names, options, allowance=starter, observer=observer)
     except SubscriptionNotFound as error:
         if not Path(error.name).exists():
             raise

@@ -4,15 +4,20 @@ asks for them.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 
 from towpath.cli.endpoint import FOLDER_VARIABLE, Address, address
+from towpath.errors import TowpathError
 from towpath.observing import Observer, Standing
 from towpath.ports import Transport
 
-Begin = Callable[[Callable[[], Sequence[Standing]], Transport, Sequence[str]], None]
+Source = Callable[[], Sequence[Standing]]
+Begin = Callable[[Source, Transport], None]
 
 
 class Telemetry:
@@ -23,9 +28,14 @@ class Telemetry:
         self.address = address
         self._begin = begin
 
-    def begin(self, source: Callable[[], Sequence[Standing]], transport: Transport, names: Sequence[str]) -> None:
-        """The worker that ``source`` asks is about to serve the subscriptions ``names`` of ``transport``."""
-        self._begin(source, transport, names)
+    @property
+    def where(self) -> str:
+        """For people, to be added to a sentence."""
+        return _where(self.address)
+
+    def begin(self, source: Source, transport: Transport) -> None:
+        """The worker that ``source`` asks is about to serve subscriptions of ``transport``."""
+        self._begin(source, transport)
 
 
 @contextmanager
@@ -57,11 +67,53 @@ def _recording() -> Iterator[Telemetry]:
     recorder = Recorder(CollectorRegistry())
     with ExitStack() as stack:
 
-        def begin(source: Callable[[], Sequence[Standing]], _: Transport, __: Sequence[str]) -> None:
+        def begin(source: Source, _: Transport) -> None:
             stack.enter_context(recorder.telling(source))
 
         yield Telemetry(recorder, None, begin)
 
 
-def _nothing(_: Callable[[], Sequence[Standing]], __: Transport, ___: Sequence[str]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryOfProcesses:
+    """For several worker processes, by the one that starts them. ``environment`` is each one's; ``begin`` takes what
+    opens a transport to ask for the backlog; ``ended`` the id of a process that is no more; ``where`` is for people.
+    """
+
+    environment: Mapping[str, str]
+    begin: Callable[[Callable[[], Transport]], None]
+    ended: Callable[[int], None]
+    where: str
+
+
+@contextmanager
+def telemetry_of_processes(metrics: str | None) -> Iterator[TelemetryOfProcesses]:
+    """Added up and served at ``metrics``, an address as ``--metrics`` takes it; until then. As ``telemetry``."""
+    if metrics is None:
+        yield TelemetryOfProcesses(environment={}, begin=_nothing, ended=_nothing, where="")
+        return
+    from towpath.cli.metrics import SharedMetrics, shared_metrics
+
+    def begin(stack: ExitStack, shared: SharedMetrics, connect: Callable[[], Transport]) -> None:
+        try:
+            transport = connect()
+        except TowpathError as error:
+            logging.getLogger("towpath.worker").warning("the metrics are without the backlog: %s", error)
+            return
+        stack.callback(transport.close)
+        shared.begin(transport)
+
+    with ExitStack() as stack, shared_metrics(address(metrics)) as (shared, got):
+        yield TelemetryOfProcesses(
+            environment=shared.environment,
+            begin=partial(begin, stack, shared),
+            ended=shared.ended,
+            where=_where(got),
+        )
+
+
+def _where(served: Address | None) -> str:
+    return "" if served is None else f"; metrics on http://{served}/metrics"
+
+
+def _nothing(*_: object) -> None:
     """Nobody asked."""

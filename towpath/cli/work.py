@@ -6,16 +6,18 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
+from towpath.cli.endpoint import MetricsOption
 from towpath.cli.link import Starter
 from towpath.cli.live import LiveLine
 from towpath.cli.logs import start_logging
-from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, without_password
+from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, connected, without_password
 from towpath.cli.output import JsonFlag, print_document, print_sentence, stderr, telling
 from towpath.cli.processes import Processes, ProcessOptions, processes_environment
 from towpath.cli.serving import (
@@ -30,6 +32,7 @@ from towpath.cli.serving import (
     telling_progress,
     worker_of,
 )
+from towpath.cli.telemetry import telemetry, telemetry_of_processes
 from towpath.worker import Counts, WorkerOptions
 
 _MOST_THREADS: Final = 1_000  # of one process, for one subscription
@@ -96,6 +99,7 @@ def work(
     max_duration: MaxDuration = None,
     idle_exit: IdleExit = None,
     drain: Drain = 30.0,
+    metrics: MetricsOption = None,
     manifest: ManifestOption = None,
     bindings: BindingsOption = None,
     as_json: JsonFlag = False,
@@ -121,7 +125,7 @@ def work(
         max_in_flight=max_in_flight,
     )
     where = Where(url=transport, manifest=manifest, bindings=bindings)
-    ears = Ears(say=_unsaid if as_json else _said, live=LiveLine.wanted(handler, as_json=as_json))
+    ears = Ears(say=_unsaid if as_json else _said, live=LiveLine.wanted(handler, as_json=as_json), metrics=metrics)
     starter = Starter.of_this_process(os.environ, is_limited=maximum is not None)
     if starter is not None:
         _serve_for(starter, subscriptions, where, options)
@@ -156,9 +160,10 @@ def _serve(
     """Work until it is over, and tell people or programs."""
     signals = Signals(ears.say, options.drain.total_seconds())
     signals.obey()
-    with opened_patiently(where, options) as transport:
-        worker = signals.worker = worker_of(names, transport, where, options, None)
-        ears.say(_serving(list(worker.states), where.url, options, 1))
+    with telemetry(ears.metrics) as told, opened_patiently(where, options) as transport:
+        worker = signals.worker = worker_of(names, transport, where, options, observer=told.observer)
+        told.begin(worker.standing, transport)
+        ears.say(_serving(list(worker.states), where.url, options, 1) + told.where)
         left = left_of(transport, worker, options, is_shown=ears.live.is_shown)
         with leaving_if_abandoned(worker):
             with ears.live, telling_progress(worker, ears.live.show, left):
@@ -171,8 +176,9 @@ def _serve_for(starter: Starter, names: list[str], where: Where, options: Worker
     signals = Signals(_unsaid, options.drain.total_seconds())
     signals.obey()
     starter.watch(signals.pretend)
-    with opened_patiently(where, options) as transport:
-        worker = signals.worker = worker_of(names, transport, where, options, starter)
+    with telemetry(None) as told, opened_patiently(where, options) as transport:
+        worker = signals.worker = worker_of(names, transport, where, options, starter=starter, observer=told.observer)
+        told.begin(worker.standing, transport)
         starter.tell_serving(list(worker.states))
         left = left_of(transport, worker, options, is_shown=True)
         with leaving_if_abandoned(worker), telling_progress(worker, starter.tell_counts, left):
@@ -187,17 +193,23 @@ def _run_several(
 ) -> int:
     """Start processes and wait for them; answers the exit code."""
 
-    def tell(what: str, said: Any) -> None:
-        if what == "serving":
-            ears.say(_serving(said, where.url, options, several.count))
-        else:
-            ears.say(draining(options.drain.total_seconds()) if said == 1 else aborting())
+    with telemetry_of_processes(ears.metrics) as told:
 
-    processes = Processes(several, ears.live, tell)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _frame: processes.obey(number))
-    with ears.live:
-        counts = processes.run()
+        def tell(what: str, said: Any) -> None:
+            if what == "serving":
+                told.begin(lambda: connected(where.url, where.manifest, where.bindings))
+                ears.say(_serving(said, where.url, options, several.count) + told.where)
+            elif what == "ended":
+                told.ended(said)
+            else:
+                ears.say(draining(options.drain.total_seconds()) if said == 1 else aborting())
+
+        measured = replace(several, environment={**several.environment, **told.environment})
+        processes = Processes(measured, ears.live, tell)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _frame: processes.obey(number))
+        with ears.live:
+            counts = processes.run()
     if processes.exit_code == 0 or counts.received:
         report(counts)
     return processes.exit_code
