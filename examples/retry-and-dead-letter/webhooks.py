@@ -41,7 +41,10 @@ def send(message: Message[Webhook], context: Context) -> Outcome:
 
 
 def post(url: SplitResult, body: dict[str, Any], message_id: str) -> tuple[int, float | None]:
-    """The answer's status, and in how many seconds the receiver wants to be asked again. What fails may pass."""
+    """The answer's status, and in how many seconds the receiver wants to be asked again.
+
+    Raises ``TransientError`` where no answer comes.
+    """
     headers = {"Content-Type": "application/json", "Idempotency-Key": message_id}
     try:
         connection = CONNECTIONS[url.scheme](url.netloc, timeout=TIMEOUT_SECONDS)
