@@ -1,8 +1,8 @@
 """Converts the customers of a file, chunk by chunk.
 
-``python chunks.py customers.csv monday`` publishes the chunks of a run. Each is worked through by ``convert``, which goes
-on where an earlier attempt stopped, gives up when too many records are bad, and tells its result; ``report`` gathers
-those of a run. What they write goes into the folder that the variable ``RESULTS`` names.
+``python chunks.py customers.csv monday`` publishes the chunks of a run. Each is worked through by ``convert``, which
+goes on where an earlier attempt stopped, gives up when too many records are bad, and tells its result; ``report``
+gathers those of a run. What they write goes into the folder that the variable ``RESULTS`` names.
 """
 
 import csv

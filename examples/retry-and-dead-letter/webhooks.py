@@ -59,6 +59,6 @@ def post(url: SplitResult, body: dict[str, Any], message_id: str) -> tuple[int, 
 
 
 def seconds_to_wait(answer: HTTPResponse) -> float | None:
-    """Retry-After where it counts seconds (RFC 9110, section 10.2.3); for its other form the back-off is good enough."""
+    """Retry-After where it counts seconds (RFC 9110, section 10.2.3); for its other form the back-off will do."""
     told = answer.headers.get("Retry-After", "")
     return float(told) if told.isascii() and told.isdigit() else None
