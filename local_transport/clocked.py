@@ -21,6 +21,11 @@ class ClockedDatabase(DatabaseTransport):
         super().__init__(database, log, clock.now)
         self._clock = clock
 
+    @property
+    def url(self) -> str:
+        """The database's URL."""
+        return self._database.label
+
     def advance(self, seconds: float) -> None:
         """Move time on."""
         self._clock.advance(seconds)

@@ -151,6 +151,11 @@ def manifest_page() -> str:
     return str(runpy.run_path(str(FOLDER / "manifest_page.py"))["manifest_page"]())
 
 
+def testing_page() -> str:
+    """The page of what tests of handlers use, which a file of its own writes."""
+    return str(runpy.run_path(str(FOLDER / "testing_page.py"))["testing_page"]())
+
+
 def terraform_page() -> str:
     """The README of the Terraform module, which is no page of this folder."""
     return str(runpy.run_path(str(FOLDER / "terraform_page.py"))["terraform_page"]())
@@ -174,6 +179,7 @@ PAGES = {
     "topology.md": topology_page,
     "topology.schema.json": schema_text,
     "manifest.md": manifest_page,
+    "testing.md": testing_page,
     "manifest.schema.json": manifest_schema_text,
     "../../terraform/README.md": terraform_page,
 }

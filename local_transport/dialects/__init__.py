@@ -25,5 +25,7 @@ def dialect_of(url: URL) -> Dialect:
 
 
 def embedded_url(file: Path) -> str:
-    """The URL of the database that lives in ``file``, with no process of its own."""
-    return URL.create("sqlite", database=str(file.absolute()), query={"wakeups": "off"}).render_as_string()
+    """The URL of the database that lives in ``file``, for one process that need not outlive a power cut."""
+    return URL.create(
+        "sqlite", database=str(file.absolute()), query={"synchronous": "NORMAL", "wakeups": "off"}
+    ).render_as_string()

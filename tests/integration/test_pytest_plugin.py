@@ -1,44 +1,14 @@
 """The plugin for pytest, in a process of its own with a project of its own, as users have it."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-TOPOLOGY = """
-name = "shop"
-
-[topics."orders.placed"]
-
-[topics."mails"]
-transport = "database"
-
-[subscriptions."orders.ship"]
-topic = "orders.placed"
-handler = "shop.orders:ship"
-filter = { kind = ["order"] }
-max_attempts = 2
-backoff = { base_seconds = 600, max_seconds = 600 }
-
-[subscriptions."mails.send"]
-topic = "mails"
-handler = "shop.orders:send"
-"""
-
-HANDLERS = """
-from towpath import Context, FatalError, Message, NewMessage
-
-
-def ship(message: Message, context: Context):
-    if message.payload["pieces"] > 9:
-        raise ConnectionError("the warehouse does not answer")
-    context.publish("mails", NewMessage(payload="shipped"))
-
-
-async def send(message: Message, context: Context):
-    if message.payload != "shipped":
-        raise FatalError("nobody knows what to write")
-"""
+PAGE = Path(__file__).parents[2] / "docs/how-to/test-a-handler.md"
+FILES = dict(re.findall(r"^`(\S+)`:\n\n```\w+\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
 
 TESTS = """
 from datetime import timedelta
@@ -112,10 +82,9 @@ def run_pytest(folder, *arguments):
 @pytest.fixture
 def project(tmp_path):
     for name, text in {
-        "topology.toml": TOPOLOGY,
+        **FILES,
+        "tests/test_more.py": TESTS,
         "shop/__init__.py": "",
-        "shop/orders.py": HANDLERS,
-        "tests/test_orders.py": TESTS,
         "pytest.ini": "[pytest]\n",
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -124,14 +93,18 @@ def project(tmp_path):
 
 
 def test_every_fixture_does_what_its_page_says(project):
+    assert set(FILES) == {"topology.toml", "shop/orders.py", "tests/test_orders.py"}
     code, output = run_pytest(project)
     assert code == 0, output
-    assert "5 passed" in output
+    assert "8 passed" in output
 
 
 def test_a_topology_that_is_not_there_or_has_mistakes_is_told_in_a_sentence(project):
+    (project / "tests/test_more.py").unlink()
     (project / "tests/test_orders.py").write_text("def test_it(towpath_topology):\n    assert towpath_topology.name\n")
-    (project / "topology.toml").rename(project / "broken.toml").write_text(TOPOLOGY.replace("handler", "handle"))
+    (project / "topology.toml").rename(project / "broken.toml").write_text(
+        FILES["topology.toml"].replace("handler", "handle")
+    )
     code, missing = run_pytest(project)
     assert code == 1
     assert f"there is no topology.toml or topology.json in {project}/tests and above up to {project}; put it" in missing

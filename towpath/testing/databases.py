@@ -21,6 +21,10 @@ class LocalDatabase(Transport, Sweeper, Protocol):
     whoever uses this object. Another process that opens the file goes by its own clock.
     """
 
+    @property
+    def url(self) -> str:
+        """The file's URL, for SQLAlchemy and ``towpath.connect``: what is opened by it goes by real time."""
+
     def advance(self, seconds: float) -> None:
         """Move time on."""
 

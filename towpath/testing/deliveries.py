@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ from towpath.validation import require_messages
 DeliveredState = Literal["completed", "retried", "dead", "discarded", "released", "lease_lost"]
 
 _LOCAL: Final = SubscriptionPolicy(subscription="local", topic="local", handler=None)
+_LONGEST: Final = math.nextafter(1, 0)  # as a draw, it gives the longest of a back-off's delays
 _STATES: Final[dict[type[Decision], DeliveredState]] = {
     Completion: "completed",
     Retrial: "retried",
@@ -178,7 +180,7 @@ class _Trial:
             convert=payload.converter(handler.payload_type, handler.path),
             publish=self._noted,
             log=logging.getLogger("towpath.handler"),
-            random=lambda: 1.0,  # the longest of a back-off's delays
+            random=lambda: _LONGEST,
         )
         with AsyncLoop() as loop:
             control = Control(abort=self._signal, beat=self._beat, deadline=self._deadline(), run_async=loop.run)

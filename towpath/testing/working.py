@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from towpath.operating import DeadLetterEntry
+from towpath.operating import DeadLetterEntry, Operator
 from towpath.ports import Transport
 from towpath.worker import Counts, Worker, WorkerOptions
 
@@ -33,15 +33,15 @@ def work_off(transport: Transport, *subscriptions: str, concurrency: int = 1, mo
     transport does not answer; ``RuntimeError`` when ``most`` were handled and something is due still, as it is for
     ever where a handler publishes to its own topic.
     """
-    names = list(subscriptions) or _served(transport)
+    names, operator = list(subscriptions) or _served(transport), transport.operator()
     received, states = 0, dict[str, int]()
     while True:
         counts = _worked(transport, names, concurrency, most - received)
         received += counts.received
         for state, count in counts.states.items():
             states[state] = states.get(state, 0) + count
-        if not counts.received or not _is_due(transport, names):
-            letters = tuple(_dead_letters(transport, names))
+        if not counts.received or not _is_due(operator, names):
+            letters = tuple(_dead_letters(operator, names))
             return Worked(received=received, states=states, dead_letters=letters)
         if received >= most:
             raise RuntimeError(
@@ -59,13 +59,12 @@ def _worked(transport: Transport, names: list[str], concurrency: int, most: int)
     return Worker(transport, names, options).run()
 
 
-def _is_due(transport: Transport, names: list[str]) -> bool:
+def _is_due(operator: Operator, names: list[str]) -> bool:
     """Of several subscriptions each ends by itself, so that what one publishes may find another's part ended."""
-    return any(backlog.claimable for backlog in transport.operator().backlog() if backlog.subscription in names)
+    return any(backlog.claimable for backlog in operator.backlog() if backlog.subscription in names)
 
 
-def _dead_letters(transport: Transport, names: list[str]) -> Iterable[DeadLetterEntry]:
-    operator = transport.operator()
+def _dead_letters(operator: Operator, names: list[str]) -> Iterable[DeadLetterEntry]:
     for name in names:
         cursor = None
         while True:
