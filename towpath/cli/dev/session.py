@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import signal
 import time
 from collections.abc import Callable
 from typing import Final, Protocol, assert_never
@@ -86,10 +87,8 @@ class Session:
                 self._stop()
             case Changed():
                 self._change(happening)
-            case Ended(code=code):
-                self._show_end(happening)
-                self._failed = code != 0
-                self._do(on_end(self._control, code))
+            case Ended():
+                self._end(happening)
             case _:
                 self._display.show(happening)
 
@@ -100,10 +99,15 @@ class Session:
         if self._apply() or (is_code and self._name):
             self._do(on_change(self._control))
 
-    def _show_end(self, ended: Ended) -> None:
-        """An end that was wanted, and went well, is nothing to tell of."""
-        if ended.code or self._control.stopping == "no":
+    def _end(self, ended: Ended) -> None:
+        """An end that was wanted, and went well, is nothing to tell of. A process that has no ear for the signal yet
+        has claimed nothing either.
+        """
+        wanted = self._control.stopping != "no"
+        self._failed = ended.code not in ((0, -signal.SIGTERM) if wanted else (0,))
+        if self._failed or not wanted:
             self._display.show(ended)
+        self._do(on_end(self._control, ended.code))
 
     def _press(self, key: str) -> None:
         match key:

@@ -22,7 +22,10 @@ _LAST_LINES: Final = 400  # of what is no log, to say why it ended
 
 
 class Workers:
-    """One process at a time, which imports handlers anew. ``tell`` hears what it writes and when it ends, from threads."""
+    """One process at a time, which imports the handlers anew.
+
+    Threads of its own tell ``tell`` what it writes, and when it has ended.
+    """
 
     def __init__(self, folder: Path, database: str, tell: Tell) -> None:
         self._folder = folder
