@@ -170,7 +170,7 @@ def test_a_wheel_of_the_web_is_taken_again(tmp_path: Path) -> None:
 )
 def test_what_no_zip_can_take_is_refused_with_the_repair(tmp_path: Path, told: Mapping[str, Any], clone: Path) -> None:
     distribution = installed(tmp_path, told)
-    with pytest.raises(UnknownOrigin, match="say where a clone or a wheel is, .* --towpath PATH$"):
+    with pytest.raises(UnknownOrigin, match=r"say where a clone or a wheel is, .* --towpath PATH$"):
         origin(tmp_path / "shop", distribution, tmp_path / "lib/towpath")
     given = origin(tmp_path / "shop", distribution, tmp_path / "lib/towpath", clone)
     assert sources(given) == {"path": "../elsewhere/clone", "editable": True}
