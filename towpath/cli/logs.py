@@ -45,7 +45,7 @@ class Text(logging.Formatter):
         What a terminal would obey is written as an escape.
         """
         extras = _extras(record)
-        handlers = _OUR_FRAMES.sub("", str(extras.pop("traceback", "")))
+        handlers = handlers_frames(str(extras.pop("traceback", "")))
         traceback = self.formatException(record.exc_info) if record.exc_info else handlers
         if extras.pop("intended", False):
             traceback = ""
@@ -56,6 +56,11 @@ class Text(logging.Formatter):
         line = f"{_time(record)} {record.levelname:<7} {text.translate(CONTROLS)}"
         below = "\n".join(each.translate(CONTROLS) for each in traceback.rstrip().split("\n"))
         return f"{line}\n{below}" if below else line
+
+
+def handlers_frames(traceback: str) -> str:
+    """The traceback without the frames of ours that are above a handler's own."""
+    return _OUR_FRAMES.sub("", traceback)
 
 
 def news_of(error: str, reason: str) -> str | None:

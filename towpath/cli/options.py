@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import typer
 
@@ -85,6 +85,15 @@ def nothing_applied(url: str) -> NothingApplied:
 def without_password(url: str) -> str:
     """The URL as it may be shown, without its options too."""
     return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", url).partition("?")[0]
+
+
+def whole_url(url: str) -> str:
+    """The same URL with the whole path of its database file, for a process in another folder."""
+    file = _file_of(url)
+    if file is None:
+        return url
+    scheme, options = url.partition(":")[0], "".join(url.partition("?")[1:])
+    return f"{scheme}:///{quote(str(file))}{options}"
 
 
 def _file_of(url: str) -> Path | None:

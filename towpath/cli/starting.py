@@ -19,6 +19,8 @@ Payload = Literal["model", "json"]
 
 _PROJECT_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _TAKEN: Final = ("aws-cdk-lib", "pydantic", "pytest", "towpath")  # a project cannot depend on its own name
+# Under their own names git and the linters would obey the templates here.
+_NAMES: Final[Mapping[str, str]] = {"gitignore": ".gitignore", "pyproject": "pyproject.toml"}
 _TOKEN: Final = re.compile(r"__([A-Z]+)__")
 MODULE: Final = "terraform/towpath/"  # the Terraform module, whose files are copied as they are
 _MODULE: Final = PurePosixPath(MODULE)
@@ -60,7 +62,7 @@ def project_files(start: Start) -> dict[str, str]:
     templates = files("towpath.cli").joinpath("project")
     words = _words(start)
     found = {
-        path.with_name(".gitignore") if path.name == "gitignore" else path: text
+        path.with_name(_NAMES.get(path.name, path.name)): text
         for part in ("any", start.payload, start.infrastructure)
         for path, text in _texts(templates.joinpath(part), PurePosixPath())
     }
