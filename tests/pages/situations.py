@@ -323,7 +323,7 @@ def localstack(folder: Path, servers: Servers) -> Iterator[Prepared]:
 def remove_stacks(cloudformation: Any) -> None:
     """Delete what the CDK has deployed, the stacks of subscriptions first."""
     stacks = [one["StackName"] for one in cloudformation.describe_stacks()["Stacks"]]
-    for name in sorted((name for name in stacks if name.startswith("towpath-shop-")):
+    for name in sorted((name for name in stacks if name.startswith("towpath-shop-"))):
         cloudformation.delete_stack(StackName=name)
         cloudformation.get_waiter("stack_delete_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
 
@@ -332,7 +332,9 @@ def publish(prepared: Prepared, topic: str, *payloads: Any) -> None:
     """Publish each payload through a command, with the variables that a session has."""
     lines = "".join(f"{json.dumps(payload)}\n" for payload in payloads)
     command = [sys.executable, "-m", "towpath", "publish", topic, "-"]
-    subprocess.run(command, env=os.environ | prepared.variables, input=lines, text=True, check=True, capture_output=True)
+    subprocess.run(
+        command, env=os.environ | prepared.variables, input=lines, text=True, check=True, capture_output=True
+    )
 
 
 SITUATIONS: dict[str, Situation] = {

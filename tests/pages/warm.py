@@ -42,9 +42,7 @@ def warm_towpath(folder: Path) -> Iterator[Path]:
     client.write_text(_CLIENT.format(python=sys.executable, address=str(address)), encoding="utf-8")
     client.chmod(0o755)
     command = [sys.executable, "-m", "tests.pages.warm", str(address)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
     assert process.stdin is not None
     assert process.stdout is not None
     try:
