@@ -13,7 +13,7 @@ PAGE: Final = Path(__file__).parents[1] / "explanation" / "transports-compared.m
 
 
 def comparison_page(capabilities: str) -> str:
-    """The page with its marked parts written anew: ``capabilities`` is the table of ``docs/reference/transports.md``."""
+    """The page with its marked parts written anew: ``capabilities`` is the table of the page on transports."""
     parts: dict[str, Callable[[], str]] = {"capabilities": lambda: capabilities, "limits": limits_table}
     text = PAGE.read_text(encoding="utf-8")
     for name, made in parts.items():
@@ -33,23 +33,21 @@ def limits_table() -> str:
 
 
 def _rows() -> list[tuple[str, str, str]]:
-    both = _both
     return [
-        both("a message with its attributes, bytes", _number(limits.MAX_MESSAGE_BYTES)),
-        both("attempts of a delivery", _span(limits.MAX_ATTEMPTS)),
-        both("wait before a retry, seconds, at most", _number(limits.MAX_RETRY_SECONDS)),
-        both("length of a partition key, characters", _number(limits.PARTITION_KEY_LENGTH)),
-        both("keys of a filter", _number(limits.SNS_FILTER_KEYS)),
-        both("combinations of a filter's conditions", _number(limits.SNS_FILTER_COMBINATIONS)),
-        both("a deduplication key counts for, seconds", _span(limits.DEDUPLICATION_TTL_SECONDS)),
+        _both("a message with its attributes, bytes", _number(limits.MAX_MESSAGE_BYTES)),
+        _both("attempts of a delivery", _span(limits.MAX_ATTEMPTS)),
+        _both("wait before a retry, seconds, at most", _number(limits.MAX_RETRY_SECONDS)),
+        _both("length of a partition key, characters", _number(limits.PARTITION_KEY_LENGTH)),
+        _both("keys of a filter", _number(limits.SNS_FILTER_KEYS)),
+        _both("combinations of a filter's conditions", _number(limits.SNS_FILTER_COMBINATIONS)),
+        _both("a deduplication key counts for, seconds", _span(limits.DEDUPLICATION_TTL_SECONDS)),
         ("messages kept for, days, at most", *_of(limits.DATABASE_RETENTION_DAYS, limits.SQS_MAX_RETENTION_DAYS)),
         ("dead letters kept for, days, at most", *_of(limits.DATABASE_RETENTION_DAYS, limits.SQS_MAX_RETENTION_DAYS)),
-        both("a lease of a worker, seconds", _span(limits.LEASE_SECONDS)),
+        _both("a lease of a worker, seconds", _span(limits.LEASE_SECONDS)),
         (
             "one attempt, seconds, at most",
             _number(limits.MAX_PROCESSING_SECONDS),
-            f"worker {_number(limits.SQS_MAX_VISIBILITY_SECONDS)}, "
-            f"function {_number(limits.LAMBDA_TIMEOUT_SECONDS[1])}",
+            f"{_number(limits.SQS_MAX_VISIBILITY_SECONDS)} (function: {_number(limits.LAMBDA_TIMEOUT_SECONDS[1])})",
         ),
         ("deliveries in flight of a subscription", "–", _number(limits.SQS_IN_FLIGHT)),
         ("subscriptions of a FIFO topic", "–", _number(limits.SNS_FIFO_SUBSCRIPTIONS)),

@@ -1,4 +1,4 @@
-"""There is a runbook for each alarm of a manifest, each finding of a check-up, and each way in which a runbook says so."""
+"""There is a runbook for each alarm of a manifest and each finding of a check-up, and the index leads to all."""
 
 import ast
 import re

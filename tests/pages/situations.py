@@ -49,7 +49,7 @@ Situation = Callable[[Path, Servers], AbstractContextManager[Prepared]]
 
 
 @contextmanager
-def plain(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def plain(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A clone, and nothing else."""
     yield Prepared(folder=folder, variables={})
 
@@ -133,14 +133,14 @@ def on_database(folder: Path, url: str) -> Iterator[Shop]:
 
 
 @contextmanager
-def shop(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def shop(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """The shop, in which nothing has happened yet."""
     with on_sqlite(folder) as made:
         yield made.prepared
 
 
 @contextmanager
-def blocked_key(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def blocked_key(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """The first order of a customer is a dead letter, and two more wait behind it."""
     with on_sqlite(folder) as made:
         made.publish("orders.placed", {"number": "one"}, {"number": 2}, {"number": 3}, key="customer-7")
@@ -150,7 +150,7 @@ def blocked_key(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: 
 
 
 @contextmanager
-def killed_worker(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def killed_worker(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A worker was killed with a delivery in hand an hour ago, and nobody has taken its place."""
     with on_sqlite(folder) as made:
         made.publish("labels.wanted", {"text": "too long"})
@@ -160,7 +160,7 @@ def killed_worker(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa
 
 
 @contextmanager
-def hanging_handler(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def hanging_handler(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A worker is at a delivery whose handler waits for something that never comes."""
     with on_sqlite(folder) as made:
         made.publish("stock.changed", {"shelf": 3})
@@ -169,7 +169,7 @@ def hanging_handler(folder: Path, servers: Servers) -> Iterator[Prepared]:  # no
 
 
 @contextmanager
-def dead_letters(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def dead_letters(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """The bank did not answer for three orders, and a fourth can never be read; all that was eight days ago."""
     with on_sqlite(folder) as made:
         made.publish("orders.paid", *({"number": number} for number in (1, 2, 3)), {"number": "four"})
@@ -179,7 +179,7 @@ def dead_letters(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa:
 
 
 @contextmanager
-def poison_message(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def poison_message(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A message has ended the process of each worker that was given it, twice, which is all its attempts."""
     with on_sqlite(folder) as made:
         made.publish("labels.wanted", {"text": "too long"})
@@ -210,7 +210,7 @@ def working(folder: Path, variables: Mapping[str, str], subscription: str) -> It
 
 
 @contextmanager
-def bloated_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def bloated_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A file that was much larger once."""
     with on_sqlite(folder) as made:
         made.execute("CREATE TABLE once AS SELECT zeroblob(80000000) AS text")
@@ -245,7 +245,7 @@ def unsafe_postgresql(folder: Path, servers: Servers) -> Iterator[Prepared]:
 
 
 @contextmanager
-def unsafe_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:  # noqa: ARG001 - as every situation
+def unsafe_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A file that is not in WAL mode, and a lane that was lost."""
     with on_sqlite(folder) as made:
         made.publish("orders.placed", {"number": 1}, key="customer-7")
@@ -323,7 +323,7 @@ def localstack(folder: Path, servers: Servers) -> Iterator[Prepared]:
 def remove_stacks(cloudformation: Any) -> None:
     """Delete what the CDK has deployed, the stacks of subscriptions first."""
     stacks = [one["StackName"] for one in cloudformation.describe_stacks()["Stacks"]]
-    for name in sorted((name for name in stacks if name.startswith("towpath-shop-"))):
+    for name in sorted(name for name in stacks if name.startswith("towpath-shop-")):
         cloudformation.delete_stack(StackName=name)
         cloudformation.get_waiter("stack_delete_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
 
