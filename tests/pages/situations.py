@@ -258,9 +258,8 @@ def unsafe_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:
 
 @contextmanager
 def empty_postgresql(folder: Path, servers: Servers) -> Iterator[Prepared]:
-    """A database without Towpath's tables."""
-    shutil.copytree(SHOP, folder / "shop", ignore=shutil.ignore_patterns("__pycache__"))
-    yield Prepared(folder=folder / "shop", variables={"TOWPATH_TRANSPORT": servers.fixture("postgres_url")})
+    """A clone, and a database without Towpath's tables."""
+    yield Prepared(folder=folder, variables={"TOWPATH_TRANSPORT": servers.fixture("postgres_url")})
 
 
 # --- On AWS ------------------------------------------------------------------------------------------------------
