@@ -50,13 +50,7 @@ def transports_page() -> str:
         "What each transport can do now. An Ordered subscription on AWS is refused by `towpath topology check`; the",
         "database has every partition mode.",
         "",
-        "| capability | meaning | database | AWS |",
-        "|---|---|---|---|",
-    ]
-    for name in typing.get_args(Capability):
-        cells = ("yes" if name in supported else "–" for supported in (DATABASE, AWS))
-        lines.append(f"| `{name}` | {MEANINGS[name]} | {' | '.join(cells)} |")
-    lines += [
+        capability_matrix(),
         "",
         "## What the behaviour suite runs where",
         "",
@@ -68,6 +62,15 @@ def transports_page() -> str:
         "",
     ]
     return "\n".join(lines) + "\n" + conformance_matrix()
+
+
+def capability_matrix() -> str:
+    """What each transport can do, from the sets that they declare."""
+    lines = ["| capability | meaning | database | AWS |", "|---|---|---|---|"]
+    for name in typing.get_args(Capability):
+        cells = ("yes" if name in supported else "–" for supported in (DATABASE, AWS))
+        lines.append(f"| `{name}` | {MEANINGS[name]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def conformance_matrix() -> str:
@@ -161,6 +164,11 @@ def terraform_page() -> str:
     return str(runpy.run_path(str(FOLDER / "terraform_page.py"))["terraform_page"]())
 
 
+def comparison_page() -> str:
+    """The explanation that compares the transports, with the tables in it written anew."""
+    return str(runpy.run_path(str(FOLDER / "comparison_page.py"))["comparison_page"](capability_matrix()))
+
+
 def manifest_schema_text() -> str:
     """The JSON Schema of manifests, as ``towpath manifest schema`` prints it."""
     return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"
@@ -182,6 +190,7 @@ PAGES = {
     "testing.md": testing_page,
     "manifest.schema.json": manifest_schema_text,
     "../../terraform/README.md": terraform_page,
+    "../explanation/transports-compared.md": comparison_page,
 }
 
 if __name__ == "__main__":

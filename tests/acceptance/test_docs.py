@@ -15,10 +15,23 @@ from tests.pages.not_run import NOT_RUN
 from tests.pages.shells import clone, run
 from tests.pages.situations import SITUATIONS, Servers
 from tests.pages.warm import warm_towpath
+from towpath.function_settings import FunctionSettings
+from towpath.settlement import SubscriptionPolicy
 from towpath.topology import load_topology
 
 RUN = ("console", "python", "sql", "toml")
 LOOKED_AT = ("hcl", "json", "sh", "yaml")
+OF_A_FUNCTION = {
+    "AWS_DEFAULT_REGION": "eu-west-1",
+    "TOWPATH_SUBSCRIPTION": FunctionSettings(
+        policy=SubscriptionPolicy(subscription="documents.convert", topic="documents.process", handler=None),
+        fifo=False,
+        concurrency=1,
+        timeout_seconds=60,
+    ).to_json(),
+    "TOWPATH_QUEUE_URL": "https://sqs.eu-west-1.amazonaws.com/123456789012/convert",
+    "TOWPATH_DEAD_LETTER_QUEUE_URL": "https://sqs.eu-west-1.amazonaws.com/123456789012/convert-dlq",
+}
 LINK = re.compile(r"\]\((?!https?://)([^)\s]*)\)")
 ALL_PAGES = [*PAGES, PROJECT / "CHANGELOG.md"]
 
@@ -115,7 +128,8 @@ def test_every_session_runs_and_prints_what_the_page_says(session, tmp_path, pro
 @pytest.mark.parametrize("blocks", by_page("python"))
 def test_every_python_block_runs(blocks, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    for name, value in OF_A_FUNCTION.items():
+        monkeypatch.setenv(name, value)
     for block in blocks:
         namespace = {"__name__": "documentation"}
         exec(compile(textwrap.dedent(block.code), block.place, "exec"), namespace)

@@ -1,6 +1,7 @@
 """The fenced blocks of the documentation's pages, each with its kind, its place, and where its session runs."""
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,6 +18,7 @@ PAGES = sorted(
     ]
 )
 PLAIN = "plain"  # a clone, and nothing else
+_FENCE = re.compile(r" *```(?P<kind>\w*)")
 _SITUATION = re.compile(r"<!-- run: ([a-z-]+) -->")
 
 
@@ -41,14 +43,15 @@ def blocks_of(page: Path) -> Iterator[Block]:
     """The blocks of a page in their order. One without a kind has the kind ``""``; one that is not ended raises."""
     situation, opened, lines = PLAIN, None, []
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
-        if opened is not None and line == "```":
-            code = "".join(f"{each}\n" for each in lines)
+        fence = _FENCE.fullmatch(line)
+        if opened is not None and fence and not fence["kind"]:
+            code = textwrap.dedent("".join(f"{each}\n" for each in lines))
             yield Block(page=page, kind=opened[0], code=code, line=opened[1], situation=situation)
             opened = None
         elif opened is not None:
             lines.append(line)
-        elif line.startswith("```"):
-            opened, lines = (line[3:].strip(), number), []
+        elif fence:
+            opened, lines = (fence["kind"], number), []
         elif found := _SITUATION.fullmatch(line.strip()):
             situation = found[1]
     if opened is not None:

@@ -10,11 +10,13 @@ from typing import Any
 from typer.main import get_command, get_group
 
 from aws_transport.commands import app as bindings
+from bundling.commands import BuildByDefault
 from towpath.cli.main import build_app
 
-_IN_CODE = re.compile(r"^\s*(?:- run: |\$ |> )?(?:\w+=\S+ )*(towpath [^\n]*)$", re.MULTILINE)
+_IN_CODE = re.compile(r"^\s*(?:- run: |\$ |> )?(?:\w+=\S+ )*(towpath (?!=)[^\n]*)$", re.MULTILINE)
 _IN_PROSE = re.compile(r"`(towpath [a-z*][^`]*)`")
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_NOT_YET = re.compile(r"^Not yet: .*?(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)  # a sentence on what there is not
 _ENDS = re.compile(r"\s+(?:\||\|\||>|#|<|&&|&)(?:\s|$)")
 _PLACEHOLDER = re.compile(r"^[A-Z…]|^\.\.\.$")
 
@@ -26,7 +28,8 @@ def calls_in_code(code: str) -> list[str]:
 
 def calls_in_prose(page: Path) -> list[str]:
     """What a page's sentences name as a call: in single backquotes."""
-    return [re.sub(r"\s+", " ", call) for call in _IN_PROSE.findall(_FENCED.sub("", page.read_text(encoding="utf-8")))]
+    text = _NOT_YET.sub("", _FENCED.sub("", page.read_text(encoding="utf-8")))
+    return [re.sub(r"\s+", " ", call) for call in _IN_PROSE.findall(text)]
 
 
 def faults(call: str) -> list[str]:
@@ -41,12 +44,16 @@ def _faults(words: list[str]) -> Iterator[str]:
         if _PLACEHOLDER.match(name):
             return
         found = command.get_command(None, name)
+        if found is None and isinstance(command, BuildByDefault):
+            found = command.get_command(None, "build")
         if found is None and command is _root() and name == "bindings":
             found = get_group(bindings)
         if found is None:
             yield f"command {name}"
             return
         command = found
+    if isinstance(command, BuildByDefault):
+        command = command.get_command(None, "build")
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     known |= {"--help", "-h", "--version", "--debug"}
     yield from (word for word in words if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in known)

@@ -1,4 +1,4 @@
-"""Runs the sessions of a page: one shell for those that belong together; what is printed is held against the page."""
+"""Runs the sessions of a page: a shell for those that belong together, each command's output held against the page."""
 
 import os
 import re

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
+from tests.pages.blocks import PROJECT
 from tests.servers.provision import provisioned
 from towpath import NewMessage, connect
 from towpath.resolve import resolve
@@ -256,9 +258,8 @@ def unsafe_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:
 
 @contextmanager
 def empty_postgresql(folder: Path, servers: Servers) -> Iterator[Prepared]:
-    """A database without Towpath's tables."""
-    shutil.copytree(SHOP, folder / "shop", ignore=shutil.ignore_patterns("__pycache__"))
-    yield Prepared(folder=folder / "shop", variables={"TOWPATH_TRANSPORT": servers.fixture("postgres_url")})
+    """A clone, and a database without Towpath's tables."""
+    yield Prepared(folder=folder, variables={"TOWPATH_TRANSPORT": servers.fixture("postgres_url")})
 
 
 # --- On AWS ------------------------------------------------------------------------------------------------------
@@ -305,6 +306,27 @@ def killed_worker_on_aws(folder: Path, servers: Servers) -> Iterator[Prepared]:
         yield prepared
 
 
+@contextmanager
+def localstack(folder: Path, servers: Servers) -> Iterator[Prepared]:
+    """A clone with the CDK's command line, and a LocalStack; what is deployed there is removed at the end."""
+    aws = servers.fixture("aws")
+    if not aws.shares_files or not (PROJECT / "node_modules/.bin/cdk").exists():
+        pytest.skip("needs a LocalStack of this machine, and 'make cdk'")
+    variables = {"TOWPATH_AWS_ENDPOINT": aws.endpoint, "CDK_VALIDATION": "false"}
+    try:
+        yield Prepared(folder=folder, variables=variables)
+    finally:
+        remove_stacks(aws.client("cloudformation"))
+
+
+def remove_stacks(cloudformation: Any) -> None:
+    """Delete what the CDK has deployed, the stacks of subscriptions first."""
+    stacks = [one["StackName"] for one in cloudformation.describe_stacks()["Stacks"]]
+    for name in sorted(name for name in stacks if name.startswith("towpath-shop-")):
+        cloudformation.delete_stack(StackName=name)
+        cloudformation.get_waiter("stack_delete_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
+
+
 def publish(prepared: Prepared, topic: str, *payloads: Any) -> None:
     """Publish each payload through a command, with the variables that a session has."""
     lines = "".join(f"{json.dumps(payload)}\n" for payload in payloads)
@@ -329,4 +351,5 @@ SITUATIONS: dict[str, Situation] = {
     "empty-postgresql": empty_postgresql,
     "dead-letters-on-aws": dead_letters_on_aws,
     "killed-worker-on-aws": killed_worker_on_aws,
+    "localstack": localstack,
 }

@@ -11,7 +11,7 @@ def main() -> None:
     url = make_url(os.environ["TOWPATH_TRANSPORT"])
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
-    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT").execution_options(no_parameters=True)
     with engine.connect() as connection:
         for statement in sys.stdin.read().split(";\n"):
             if statement.strip():

@@ -60,6 +60,7 @@ def _load() -> None:
     import psycopg  # noqa: F401
     from typer.main import get_command
 
+    import aws_transport.transport  # noqa: F401
     import local_transport.transport  # noqa: F401
     from towpath.cli.main import build_app
 
