@@ -1,21 +1,25 @@
 """Counts of a database's deliveries: exact ones, and the bounded ones that a scaler asks for all the time.
 
 The exact counts read the indexes of what waits and the rows of what is leased, delayed or dead, so they take the
-longer the more there is. The bounded ones read at most some thousands of entries for each subscription.
+longer the more there is. The bounded ones, and rates, read at most some thousands of entries for each subscription.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from local_transport.dialects.columns import Now, Only, moment
+from local_transport.dialects.columns import Later, Now, Only, moment
 from local_transport.selecting import in_state
-from local_transport.tables import delivery, lane, message, subscription, tally, topic, touched_lane
+from local_transport.tables import delivery, history, lane, message, subscription, tally, topic, touched_lane
 from towpath.operating import Backlog, SubscriptionStats
+
+_LATELY: Final = 300.0  # seconds that a rate is of
+_MOST_LATELY: Final = 10_000  # rows that a rate is reckoned from at most: the newest
 
 CAP: Final = 1_000  # what a bounded count counts to
 _LOOKED_AT: Final = 10 * CAP  # rows at most, of those that are not due, or that tell of lanes, to find what counts
@@ -70,6 +74,40 @@ def _oldest() -> sa.ScalarSelect[int]:
     return sa.select(message.c.published_at).where(message.c.ordinal == first).scalar_subquery()
 
 
+def _oldest_dead() -> sa.ScalarSelect[datetime]:
+    first = sa.select(_HELD.dead_since).where(_DEAD).order_by(_HELD.dead_since).limit(1)
+    return first.correlate(subscription).scalar_subquery()
+
+
+def _lately(since: sa.Column[Any], own: sa.ColumnElement[bool], meant: sa.ColumnElement[bool]) -> sa.FromClause:
+    """The newest rows of the last minutes, no more of them than it takes to tell a rate."""
+    ago = Later(moment(), sa.literal(-_LATELY, sa.Float()))
+    rows = sa.select(since.label("at"), meant.label("meant")).where(own, since > ago)
+    return rows.order_by(since.desc()).limit(_MOST_LATELY).correlate(subscription).subquery()
+
+
+def _rate_columns(name: str, rows: sa.FromClause) -> Iterator[sa.Label[Any]]:
+    counted = sa.select(sa.func.count()).select_from(rows)
+    yield counted.scalar_subquery().label(f"{name}_seen")
+    yield counted.where(rows.c.meant).scalar_subquery().label(f"{name}_lately")
+    yield sa.select(sa.func.min(rows.c.at)).scalar_subquery().label(f"{name}_begun")
+
+
+_RATES: Final = {
+    "completed": _lately(
+        history.c.finished_at, history.c.subscription_id == subscription.c.id, history.c.outcome == "completed"
+    ),
+    "dead": _lately(_HELD.dead_since, _DEAD, _HELD.dead_since.is_not(None)),
+}
+
+
+def _per_minute(row: Row[Any], name: str) -> float:
+    """The rate of the last minutes, or of the shorter time that the newest rows are of."""
+    seen, lately, since = (row._mapping[f"{name}_{part}"] for part in ("seen", "lately", "begun"))
+    seconds = _LATELY if seen < _MOST_LATELY else max(1.0, (row.now - since).total_seconds())
+    return float(round(60 * lately / seconds, 1))
+
+
 def _stats_query() -> sa.Select[Any]:
     columns = (
         subscription.c.name,
@@ -83,6 +121,8 @@ def _stats_query() -> sa.Select[Any]:
         _finished("completed").label("completed"),
         _finished("discarded").label("discarded"),
         _oldest().label("published_at"),
+        _oldest_dead().label("dead_since"),
+        *(column for name, rows in _RATES.items() for column in _rate_columns(name, rows)),
         sa.select(Now()).scalar_subquery().label("now"),
     )
     source = subscription.join(topic, topic.c.id == subscription.c.topic_id)
@@ -93,7 +133,6 @@ _STATS: Final = _stats_query()
 
 
 def _stats(row: Row[Any]) -> SubscriptionStats:
-    oldest = None if row.published_at is None else max(timedelta(0), row.now - row.published_at)
     return SubscriptionStats(
         subscription=row.name,
         topic=row.topic,
@@ -102,9 +141,16 @@ def _stats(row: Row[Any]) -> SubscriptionStats:
         dead=row.dead,
         completed=int(row.completed),
         discarded=int(row.discarded),
-        oldest_pending=oldest,
+        oldest_pending=_age(row.published_at, row.now),
         status="paused" if row.paused and row.status == "active" else row.status,
+        oldest_dead=_age(row.dead_since, row.now),
+        completed_per_minute=_per_minute(row, "completed"),
+        dead_per_minute=_per_minute(row, "dead"),
     )
+
+
+def _age(since: datetime | None, now: datetime) -> timedelta | None:
+    return None if since is None else max(timedelta(0), now - since)
 
 
 # --- Bounded -----------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from local_transport.editing import Editor
 from local_transport.operating import DatabaseOperator
 from local_transport.pacing import Pacer
 from local_transport.publishing import DatabasePublisher
+from local_transport.purging import Purging
 from local_transport.schema import require_current
 from local_transport.settles import Settles
 from local_transport.sweeping import Sweep
@@ -140,6 +141,10 @@ class DatabaseTransport:
         Answers how many rows that were; 0 while another process sweeps. Raises ``TransportUnavailable``.
         """
         return self._sweep.run()
+
+    def purging(self) -> Purging:
+        """Retention now, and what it would remove."""
+        return Purging(database=self._database, due=self._wakeups.due, pacer=Pacer())
 
     def close(self) -> None:
         """Close every connection."""

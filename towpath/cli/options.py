@@ -84,7 +84,12 @@ def nothing_applied(url: str) -> NothingApplied:
 
 def without_password(url: str) -> str:
     """The URL as it may be shown, without its options too."""
-    return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", url).partition("?")[0]
+    return hidden_password(url).partition("?")[0]
+
+
+def hidden_password(text: str) -> str:
+    """The text with the password of a URL in it hidden."""
+    return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", text)
 
 
 def whole_url(url: str) -> str:
