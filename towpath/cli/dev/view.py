@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -35,29 +35,30 @@ _KEYS: Final = "p pause or resume   r replay dead letters   e show or hide the t
 _RUNNING_SHOWN: Final = 5
 _PRINTED_SHOWN: Final = 5
 _FEWEST_ROWS: Final = 3
-_TITLES: Final = 5  # lines of rules and headings around the parts that are always there
+_ALWAYS: Final = 4  # lines: headings of the two tables, the rule between them, the keys
 
 
 def view(state: State, height: int) -> RenderableType:
-    """The whole view, on a screen of ``height`` lines: what is wrong is always shown, deliveries fill what is left."""
-    wrong = list(_wrong(state))
-    trouble = _trouble(state, height // 3)
-    printed = _printed(state)
-    others = 2 + len(state.stats) + len(state.running[:_RUNNING_SHOWN]) + _TITLES
-    others += sum(_lines(text) for text in wrong) + (_lines(trouble) + 1 if trouble else 0)
-    others += _lines(printed) + 1 if printed else 0
-    rows = max(height - others, _FEWEST_ROWS)
-    parts: list[RenderableType] = [_heading(state), *wrong, _subscriptions(state.stats), Rule(style="dim")]
-    parts.append(_deliveries(state, rows))
+    """The whole view, on a screen of ``height`` lines: what is wrong is always shown, and of deliveries a few rows at
+    least. What else there is shares the lines that are left.
+    """
+    heading, wrong = _heading(state), _wrong(state, height // 2)
+    fixed = _lines(heading) + _lines(wrong) + min(len(state.stats), height // 4) + len(_shown_running(state)) + _ALWAYS
+    spare = max(height - fixed - _FEWEST_ROWS, 0)
+    trouble = _trouble(state, spare * 2 // 3 - 1)
+    printed = _printed(state, min(_PRINTED_SHOWN, spare - 1 - _lines(trouble)))
+    rows = spare + _FEWEST_ROWS - sum(_lines(text) + 1 for text in (trouble, printed) if text)
+    parts: list[RenderableType] = [heading, *([wrong] if wrong else []), _subscriptions(state.stats[: height // 4])]
+    parts += [Rule(style="dim"), _deliveries(state, rows)]
     if printed:
         parts += [Rule("handlers", style="dim"), printed]
-    if trouble is not None and state.trouble is not None:
-        parts += [Rule(_plain(state.trouble.title), style="red"), trouble]
+    if trouble and state.trouble is not None:
+        parts += [Rule(_one_line(state.trouble.title), style="red"), trouble]
     return Group(*parts, Text(_KEYS, style="dim", no_wrap=True))
 
 
 def _lines(text: Text) -> int:
-    return text.plain.count("\n") + 1
+    return text.plain.count("\n") + 1 if text else 0
 
 
 def _heading(state: State) -> Text:
@@ -68,25 +69,25 @@ def _heading(state: State) -> Text:
     return heading
 
 
-def _wrong(state: State) -> Iterator[Text]:
-    for problem in (state.refusal, state.failure):
-        if problem:
-            yield Text(_plain(problem), style="bold red")
+def _wrong(state: State, most: int) -> Text:
+    problems = "\n".join(problem for problem in (state.refusal, state.failure) if problem)
+    return _block(_plain(problems).split("\n")[:most], "bold red")
 
 
-def _trouble(state: State, most: int) -> Text | None:
+def _trouble(state: State, most: int) -> Text:
     """The end of the last traceback: what was raised stands there."""
-    if state.trouble is None or not state.shows_trouble:
-        return None
-    lines = _plain(state.trouble.traceback.rstrip()).split("\n")
-    return Text("\n".join(lines[-max(most, _FEWEST_ROWS) :]), no_wrap=True, overflow="ellipsis")
+    if state.trouble is None or not state.shows_trouble or most < 1:
+        return Text()
+    return _block(_plain(state.trouble.traceback.rstrip()).split("\n")[-most:])
 
 
-def _printed(state: State) -> Text | None:
-    if not state.printed:
-        return None
-    lines = [_one_line(line) for line in state.printed[-_PRINTED_SHOWN:]]
-    return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+def _printed(state: State, most: int) -> Text:
+    return _block([_one_line(line) for line in state.printed[-most:]] if most > 0 else [])
+
+
+def _block(lines: Sequence[str], style: str = "") -> Text:
+    """Lines of which none takes two on the screen."""
+    return Text("\n".join(lines), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _subscriptions(stats: tuple[SubscriptionStats, ...]) -> Table:
@@ -104,13 +105,17 @@ def _subscriptions(stats: tuple[SubscriptionStats, ...]) -> Table:
 def _deliveries(state: State, rows: int) -> Table:
     """The deliveries that are with workers, and below them those that moved last, the newest first."""
     table = _table("time", "delivery", "subscription", "attempt", "state", "took", "key", "why")
-    for entry in state.running[:_RUNNING_SHOWN]:
+    for entry in _shown_running(state):
         table.add_row(*map(Text, _running(entry)), style="dim")
     for moved in state.moved[:rows]:
         cells = [Text(_one_line(cell), no_wrap=True, overflow="ellipsis") for cell in _moved(moved)]
         cells[4].stylize(_COLOURS.get(moved.state, ""))
         table.add_row(*cells)
     return table
+
+
+def _shown_running(state: State) -> Sequence[DeliveryEntry]:
+    return state.running[:_RUNNING_SHOWN]
 
 
 def _running(entry: DeliveryEntry) -> tuple[str, ...]:
