@@ -291,7 +291,7 @@ def dead_letters_on_aws(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """The bank did not answer for two orders; a third was refused by the queue, as a wrong policy would have it."""
     with on_aws(folder, servers, "orders.invoice") as (prepared, deployment):
         publish(prepared, "orders.paid", {"number": 1}, {"number": 2})
-        assert work(prepared.folder, prepared.variables, "orders.invoice", "--idle-exit", "1") == 0
+        assert work(prepared.folder, prepared.variables, "orders.invoice", "--max", "4") == 0
         refused = deployment.bindings.subscriptions["orders.invoice"].delivery_failure_queue_url
         deployment.clients.client("sqs").send_message(QueueUrl=refused, MessageBody='{"number": 3}')
         yield prepared
@@ -302,7 +302,7 @@ def killed_worker_on_aws(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A worker was killed with a delivery in hand, just now."""
     with on_aws(folder, servers, "labels.print") as (prepared, _):
         publish(prepared, "labels.wanted", {"text": "too long"})
-        assert work(prepared.folder, prepared.variables, "labels.print", "--idle-exit", "10") == -signal.SIGKILL
+        assert work(prepared.folder, prepared.variables, "labels.print", "--max", "1") == -signal.SIGKILL
         yield prepared
 
 
