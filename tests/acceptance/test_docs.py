@@ -120,7 +120,7 @@ def session_id(session):
 @pytest.mark.parametrize("session", sessions(of_kind("console", "sql")), ids=session_id)
 def test_every_session_runs_and_prints_what_the_page_says(session, tmp_path, programs, request):
     clone(tmp_path)
-    servers = Servers(fixture=request.getfixturevalue)
+    servers = Servers(fixture=request.getfixturevalue, towpath=programs / "towpath")
     with SITUATIONS[session[0].situation](tmp_path, servers) as prepared:
         run(session, prepared.folder, prepared.variables, programs)
 
