@@ -12,7 +12,7 @@ import yaml
 from tests.pages.blocks import BLOCKS, PAGES, PROJECT, of_kind, sessions
 from tests.pages.calls import calls_in_code, calls_in_prose, faults
 from tests.pages.not_run import NOT_RUN
-from tests.pages.shells import clone, run
+from tests.pages.shells import run
 from tests.pages.situations import SITUATIONS, Servers
 from tests.pages.warm import warm_towpath
 from towpath.function_settings import FunctionSettings
@@ -119,7 +119,6 @@ def session_id(session):
 
 @pytest.mark.parametrize("session", sessions(of_kind("console", "sql")), ids=session_id)
 def test_every_session_runs_and_prints_what_the_page_says(session, tmp_path, programs, request):
-    clone(tmp_path)
     servers = Servers(fixture=request.getfixturevalue, towpath=programs / "towpath")
     with SITUATIONS[session[0].situation](tmp_path, servers) as prepared:
         run(session, prepared.folder, prepared.variables, programs)

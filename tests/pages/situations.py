@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from tests.pages.blocks import PROJECT
+from tests.pages.shells import clone
 from tests.servers.provision import provisioned
 from towpath import NewMessage, connect
 from towpath.resolve import resolve
@@ -54,6 +55,7 @@ Situation = Callable[[Path, Servers], AbstractContextManager[Prepared]]
 @contextmanager
 def plain(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A clone, and nothing else."""
+    clone(folder)
     yield Prepared(folder=folder, variables={})
 
 
@@ -266,6 +268,7 @@ def unsafe_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:
 @contextmanager
 def empty_postgresql(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A clone, and a database without Towpath's tables."""
+    clone(folder)
     yield Prepared(folder=folder, variables={"TOWPATH_TRANSPORT": servers.fixture("postgres_url")})
 
 
@@ -319,6 +322,7 @@ def localstack(folder: Path, servers: Servers) -> Iterator[Prepared]:
     aws = servers.fixture("aws")
     if not aws.shares_files or not (PROJECT / "node_modules/.bin/cdk").exists():
         pytest.skip("needs a LocalStack of this machine, and 'make cdk'")
+    clone(folder)
     variables = {"TOWPATH_AWS_ENDPOINT": aws.endpoint, "CDK_VALIDATION": "false"}
     try:
         yield Prepared(folder=folder, variables=variables)
