@@ -11,8 +11,8 @@ import yaml
 
 from tests.pages.blocks import BLOCKS, PAGES, PROJECT, of_kind, sessions
 from tests.pages.calls import calls_in_code, calls_in_prose, faults
-from tests.pages.not_run import NOT_RUN
-from tests.pages.shells import clone, run
+from tests.pages.not_run import NOT_RUN, excuse_of
+from tests.pages.shells import run
 from tests.pages.situations import SITUATIONS, Servers
 from tests.pages.warm import warm_towpath
 from towpath.function_settings import FunctionSettings
@@ -40,9 +40,14 @@ def named(page):
     return str(page.relative_to(PROJECT))
 
 
+def to_run(*kinds):
+    """The blocks of these kinds but those that are excused."""
+    return [block for block in of_kind(*kinds) if excuse_of(block) is None]
+
+
 def by_page(*kinds):
     """The blocks of these kinds, those of a page together."""
-    found = of_kind(*kinds)
+    found = to_run(*kinds)
     pages = dict.fromkeys(block.page for block in found)
     return [pytest.param([block for block in found if block.page == page], id=named(page)) for page in pages]
 
@@ -88,18 +93,10 @@ def test_every_target_of_make_that_a_page_names_exists():
 
 
 def test_every_block_is_run_or_looked_at_or_says_why_not():
-    excused = [place for place in NOT_RUN if not any(is_excused(block, place) for block in BLOCKS)]
-    unlike = [
-        f"{block.place}: {block.kind or 'no kind'}"
-        for block in BLOCKS
-        if block.kind not in RUN + LOOKED_AT and not any(is_excused(block, place) for place in NOT_RUN)
-    ]
-    assert (unlike, excused) == ([], [])
-
-
-def is_excused(block, place):
-    page, beginning = place
-    return block.kind == "text" and named(block.page) == page and block.code.startswith(beginning)
+    excuses = {block.place: excuse_of(block) for block in BLOCKS}
+    kinds = {block.place: block.kind or "no kind" for block in BLOCKS if block.kind not in RUN + LOOKED_AT}
+    assert {place: kind for place, kind in kinds.items() if excuses[place] is None} == {}
+    assert NOT_RUN.keys() - set(excuses.values()) == set()
 
 
 def test_every_situation_is_one_that_is_made_and_every_one_is_used():
@@ -117,10 +114,9 @@ def session_id(session):
     return f"{named(first.page)}-{first.situation}"
 
 
-@pytest.mark.parametrize("session", sessions(of_kind("console", "sql")), ids=session_id)
+@pytest.mark.parametrize("session", sessions(to_run("console", "sql")), ids=session_id)
 def test_every_session_runs_and_prints_what_the_page_says(session, tmp_path, programs, request):
-    clone(tmp_path)
-    servers = Servers(fixture=request.getfixturevalue)
+    servers = Servers(fixture=request.getfixturevalue, towpath=programs / "towpath")
     with SITUATIONS[session[0].situation](tmp_path, servers) as prepared:
         run(session, prepared.folder, prepared.variables, programs)
 
@@ -163,7 +159,7 @@ def test_every_terraform_block_is_written_as_terraform_writes_it(blocks, terrafo
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-@pytest.mark.parametrize("blocks", by_page("sh", "yaml", "text"))
+@pytest.mark.parametrize("blocks", by_page("sh", "yaml"))
 def test_every_command_that_is_not_run_exists_with_its_options(blocks):
     for block in blocks:
         assert {call: wrong for call in calls_in_code(block.code) if (wrong := faults(call))} == {}, block.place

@@ -23,7 +23,7 @@ _PLACEHOLDER = re.compile(r"^[A-Z…]|^\.\.\.$")
 
 def calls_in_code(code: str) -> list[str]:
     """Each line, with those that it goes on with, that calls ``towpath``."""
-    return _IN_CODE.findall(re.sub(r"\\\n\s*>?\s*", " ", code))
+    return _IN_CODE.findall(re.sub(r"\s*\\\n\s*>?\s*", " ", code))
 
 
 def calls_in_prose(page: Path) -> list[str]:

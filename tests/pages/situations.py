@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -22,19 +21,24 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from tests.pages.blocks import PROJECT
+from tests.pages.shells import clone
 from tests.servers.provision import provisioned
 from towpath import NewMessage, connect
 from towpath.resolve import resolve
 from towpath.topology import load_topology, parse_topology
 
 SHOP = Path(__file__).with_name("shop")
+KILLED = 128 + signal.SIGKILL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """Servers that the tests share, each started when it is first asked for: ``fixture`` is pytest's."""
+    """What the tests share: servers, each started when it is first asked for (``fixture`` is pytest's), and the program
+    ``towpath`` that their sessions call.
+    """
 
     fixture: Callable[[str], Any]
+    towpath: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,7 @@ Situation = Callable[[Path, Servers], AbstractContextManager[Prepared]]
 @contextmanager
 def plain(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A clone, and nothing else."""
+    clone(folder)
     yield Prepared(folder=folder, variables={})
 
 
@@ -63,6 +68,7 @@ class Shop:
 
     folder: Path
     url: str
+    towpath: Path
 
     def publish(self, topic: str, *payloads: Any, key: str | None = None) -> None:
         """Publish each payload."""
@@ -72,7 +78,7 @@ class Shop:
 
     def work(self, subscription: str, *options: str) -> int:
         """Run a worker to its end; answers its exit code."""
-        return work(self.folder, {"TOWPATH_TRANSPORT": self.url}, subscription, *options)
+        return work(self.towpath, self.prepared, subscription, *options)
 
     def execute(self, statement: str, **values: object) -> None:
         """Change the tables behind everybody's back, for instance to let time pass."""
@@ -103,21 +109,22 @@ def _earlier(url: str, column: str, hours: float) -> str:
     return f"{column} - make_interval(hours => {hours})"
 
 
-def work(folder: Path, variables: Mapping[str, str], subscription: str, *options: str) -> int:
-    """Run a worker in ``folder`` to its end; answers its exit code."""
-    command = [sys.executable, "-m", "towpath", "work", subscription, "--concurrency", "1", *options]
-    return subprocess.run(command, cwd=folder, env=os.environ | variables, capture_output=True, check=False).returncode
+def work(towpath: Path, prepared: Prepared, subscription: str, *options: str) -> int:
+    """Run a worker to its end; answers its exit code."""
+    command = [towpath, "work", subscription, "--concurrency", "1", *options]
+    environment = os.environ | prepared.variables
+    return subprocess.run(command, cwd=prepared.folder, env=environment, capture_output=True, check=False).returncode
 
 
 @contextmanager
-def on_sqlite(folder: Path) -> Iterator[Shop]:
+def on_sqlite(folder: Path, servers: Servers) -> Iterator[Shop]:
     """The shop on a SQLite file, applied."""
-    with on_database(folder, "sqlite:///shop.db") as shop:
+    with on_database(folder, servers, "sqlite:///shop.db") as shop:
         yield shop
 
 
 @contextmanager
-def on_database(folder: Path, url: str) -> Iterator[Shop]:
+def on_database(folder: Path, servers: Servers, url: str) -> Iterator[Shop]:
     """The shop on the database at ``url``, applied; this process is in its folder meanwhile, as its session will be."""
     shutil.copytree(SHOP, folder / "shop", ignore=shutil.ignore_patterns("__pycache__"))
     manifest = resolve(load_topology(folder / "shop/topology.toml"), "dev")
@@ -127,7 +134,7 @@ def on_database(folder: Path, url: str) -> Iterator[Shop]:
     try:
         with connect(url) as transport:
             transport.apply(manifest)
-        yield Shop(folder=folder / "shop", url=url)
+        yield Shop(folder=folder / "shop", url=url, towpath=servers.towpath)
     finally:
         os.chdir(before)
 
@@ -135,14 +142,14 @@ def on_database(folder: Path, url: str) -> Iterator[Shop]:
 @contextmanager
 def shop(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """The shop, in which nothing has happened yet."""
-    with on_sqlite(folder) as made:
+    with on_sqlite(folder, servers) as made:
         yield made.prepared
 
 
 @contextmanager
 def blocked_key(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """The first order of a customer is a dead letter, and two more wait behind it."""
-    with on_sqlite(folder) as made:
+    with on_sqlite(folder, servers) as made:
         made.publish("orders.placed", {"number": "one"}, {"number": 2}, {"number": 3}, key="customer-7")
         made.publish("orders.placed", {"number": 4}, key="customer-8")
         made.work("orders.ship", "--once")
@@ -152,9 +159,9 @@ def blocked_key(folder: Path, servers: Servers) -> Iterator[Prepared]:
 @contextmanager
 def killed_worker(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A worker was killed with a delivery in hand an hour ago, and nobody has taken its place."""
-    with on_sqlite(folder) as made:
+    with on_sqlite(folder, servers) as made:
         made.publish("labels.wanted", {"text": "too long"})
-        assert made.work("labels.print", "--once") == -signal.SIGKILL
+        assert made.work("labels.print", "--once") == KILLED
         made.age(hours=1)
         yield made.prepared
 
@@ -162,16 +169,16 @@ def killed_worker(folder: Path, servers: Servers) -> Iterator[Prepared]:
 @contextmanager
 def hanging_handler(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A worker is at a delivery whose handler waits for something that never comes."""
-    with on_sqlite(folder) as made:
+    with on_sqlite(folder, servers) as made:
         made.publish("stock.changed", {"shelf": 3})
-        with working(made.folder, made.prepared.variables, "stock.count"):
+        with working(made, "stock.count"):
             yield made.prepared
 
 
 @contextmanager
 def dead_letters(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """The bank did not answer for three orders, and a fourth can never be read; all that was eight days ago."""
-    with on_sqlite(folder) as made:
+    with on_sqlite(folder, servers) as made:
         made.publish("orders.paid", *({"number": number} for number in (1, 2, 3)), {"number": "four"})
         made.work("orders.invoice", "--once")
         made.age(hours=8 * 24)
@@ -181,24 +188,26 @@ def dead_letters(folder: Path, servers: Servers) -> Iterator[Prepared]:
 @contextmanager
 def poison_message(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A message has ended the process of each worker that was given it, twice, which is all its attempts."""
-    with on_sqlite(folder) as made:
+    with on_sqlite(folder, servers) as made:
         made.publish("labels.wanted", {"text": "too long"})
         for _ in range(2):
-            assert made.work("labels.print", "--once") == -signal.SIGKILL
+            assert made.work("labels.print", "--once") == KILLED
             made.age(hours=1)
         yield made.prepared
 
 
 @contextmanager
-def working(folder: Path, variables: Mapping[str, str], subscription: str) -> Iterator[None]:
-    """A worker that has a delivery in hand, in ``folder``."""
-    command = [sys.executable, "-m", "towpath", "work", subscription, "--concurrency", "1", "--drain", "0"]
-    with (folder / "worker.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, env=os.environ | variables, stdout=log, stderr=log)
+def working(shop: Shop, subscription: str) -> Iterator[None]:
+    """A worker that has a delivery in hand; it is killed at the end."""
+    command = [shop.towpath, "work", subscription, "--concurrency", "1", "--drain", "0"]
+    environment = os.environ | shop.prepared.variables
+    with (shop.folder / "worker.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=shop.folder, env=environment, stdout=log, stderr=log)
     try:
-        with connect(variables["TOWPATH_TRANSPORT"]) as transport:
-            while not sum(row.leased for row in transport.operator().stats()):
-                assert process.poll() is None, (folder / "worker.log").read_text()
+        with connect(shop.url) as transport:
+            operator = transport.operator()
+            while not sum(row.leased for row in operator.stats()):
+                assert process.poll() is None, (shop.folder / "worker.log").read_text()
                 time.sleep(0.1)
         yield
     finally:
@@ -212,7 +221,7 @@ def working(folder: Path, variables: Mapping[str, str], subscription: str) -> It
 @contextmanager
 def bloated_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A file that was much larger once."""
-    with on_sqlite(folder) as made:
+    with on_sqlite(folder, servers) as made:
         made.execute("CREATE TABLE once AS SELECT zeroblob(80000000) AS text")
         made.execute("DROP TABLE once")
         yield made.prepared
@@ -221,7 +230,7 @@ def bloated_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:
 @contextmanager
 def bloated_postgresql(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """Thirty thousand row versions that died while somebody's transaction was open, which it is still."""
-    with on_database(folder, servers.fixture("postgres_tables_url")) as made:
+    with on_database(folder, servers, servers.fixture("postgres_tables_url")) as made:
         made.publish("orders.paid", *({"number": number} for number in range(1000)))
         report = engine(made.url, isolation_level="REPEATABLE READ", connect_args={"application_name": "report"})
         with report.connect() as connection:
@@ -236,7 +245,7 @@ def bloated_postgresql(folder: Path, servers: Servers) -> Iterator[Prepared]:
 @contextmanager
 def unsafe_postgresql(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """Settings that are not good for a work queue."""
-    with on_database(folder, servers.fixture("postgres_tables_url")) as made:
+    with on_database(folder, servers, servers.fixture("postgres_tables_url")) as made:
         database = make_url(made.url).database
         made.execute(f"ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'")
         made.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
@@ -247,7 +256,7 @@ def unsafe_postgresql(folder: Path, servers: Servers) -> Iterator[Prepared]:
 @contextmanager
 def unsafe_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A file that is not in WAL mode, and a lane that was lost."""
-    with on_sqlite(folder) as made:
+    with on_sqlite(folder, servers) as made:
         made.publish("orders.placed", {"number": 1}, key="customer-7")
         made.execute("DELETE FROM towpath_lane")
         made.execute("DELETE FROM towpath_touched_lane")
@@ -259,6 +268,7 @@ def unsafe_sqlite(folder: Path, servers: Servers) -> Iterator[Prepared]:
 @contextmanager
 def empty_postgresql(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A clone, and a database without Towpath's tables."""
+    clone(folder)
     yield Prepared(folder=folder, variables={"TOWPATH_TRANSPORT": servers.fixture("postgres_url")})
 
 
@@ -290,8 +300,8 @@ def on_aws(folder: Path, servers: Servers, *subscriptions: str) -> Iterator[tupl
 def dead_letters_on_aws(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """The bank did not answer for two orders; a third was refused by the queue, as a wrong policy would have it."""
     with on_aws(folder, servers, "orders.invoice") as (prepared, deployment):
-        publish(prepared, "orders.paid", {"number": 1}, {"number": 2})
-        assert work(prepared.folder, prepared.variables, "orders.invoice", "--idle-exit", "1") == 0
+        publish(servers.towpath, prepared, "orders.paid", {"number": 1}, {"number": 2})
+        assert work(servers.towpath, prepared, "orders.invoice", "--max", "4") == 0
         refused = deployment.bindings.subscriptions["orders.invoice"].delivery_failure_queue_url
         deployment.clients.client("sqs").send_message(QueueUrl=refused, MessageBody='{"number": 3}')
         yield prepared
@@ -301,8 +311,8 @@ def dead_letters_on_aws(folder: Path, servers: Servers) -> Iterator[Prepared]:
 def killed_worker_on_aws(folder: Path, servers: Servers) -> Iterator[Prepared]:
     """A worker was killed with a delivery in hand, just now."""
     with on_aws(folder, servers, "labels.print") as (prepared, _):
-        publish(prepared, "labels.wanted", {"text": "too long"})
-        assert work(prepared.folder, prepared.variables, "labels.print", "--idle-exit", "10") == -signal.SIGKILL
+        publish(servers.towpath, prepared, "labels.wanted", {"text": "too long"})
+        assert work(servers.towpath, prepared, "labels.print", "--max", "1") == KILLED
         yield prepared
 
 
@@ -312,6 +322,7 @@ def localstack(folder: Path, servers: Servers) -> Iterator[Prepared]:
     aws = servers.fixture("aws")
     if not aws.shares_files or not (PROJECT / "node_modules/.bin/cdk").exists():
         pytest.skip("needs a LocalStack of this machine, and 'make cdk'")
+    clone(folder)
     variables = {"TOWPATH_AWS_ENDPOINT": aws.endpoint, "CDK_VALIDATION": "false"}
     try:
         yield Prepared(folder=folder, variables=variables)
@@ -327,10 +338,10 @@ def remove_stacks(cloudformation: Any) -> None:
         cloudformation.get_waiter("stack_delete_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
 
 
-def publish(prepared: Prepared, topic: str, *payloads: Any) -> None:
+def publish(towpath: Path, prepared: Prepared, topic: str, *payloads: Any) -> None:
     """Publish each payload through a command, with the variables that a session has."""
     lines = "".join(f"{json.dumps(payload)}\n" for payload in payloads)
-    command = [sys.executable, "-m", "towpath", "publish", topic, "-"]
+    command = [towpath, "publish", topic, "-"]
     subprocess.run(
         command, env=os.environ | prepared.variables, input=lines, text=True, check=True, capture_output=True
     )
