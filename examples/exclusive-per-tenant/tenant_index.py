@@ -42,5 +42,6 @@ def write(file: Path, places: dict[str, set[str]]) -> None:
     """Put the index in its place in one step: a search that reads meanwhile has the old one or the new one."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".draft")
-    draft.write_text(json.dumps({word: sorted(found) for word, found in sorted(places.items())}, ensure_ascii=False))
+    index = {word: sorted(found) for word, found in sorted(places.items())}
+    draft.write_text(json.dumps(index, ensure_ascii=False) + "\n", encoding="utf-8")
     draft.replace(file)

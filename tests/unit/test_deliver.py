@@ -4,20 +4,23 @@ import asyncio
 import logging
 import shutil
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
 
+from local_transport.connections import Database
 from towpath import Complete, Context, DeadLetter, FatalError, Message, NewMessage, PublishResult, Retry, TransientError
 from towpath.backoff import BackOff
 from towpath.context import Progress
-from towpath.errors import HandlerNotFound
+from towpath.errors import HandlerNotFound, Unsupported
 from towpath.message import ABSENT, PublishError, utc_now
 from towpath.operating import Pace, Selection, Warrant
 from towpath.resolve import resolve
 from towpath.settlement import SubscriptionPolicy
 from towpath.testing import LocalClock, deliver, local_database, work_off
+from towpath.testing.harnesses import harness
 from towpath.topology import parse_topology
 
 POLICY = SubscriptionPolicy(
@@ -415,6 +418,17 @@ def test_two_databases_may_go_by_one_clock(sqlite_with_tables, tmp_path):
     with local_database(files[0], clock=clock) as first, local_database(files[1], clock=clock):
         first.advance(60)
         assert clock.now() > utc_now() + timedelta(seconds=59)
+
+
+def test_what_is_not_installed_is_told_with_what_brings_it():
+    with pytest.raises(Unsupported, match=r"^the simulator is not installed; install towpath\[simulation\]$"):
+        harness("simulator", "the simulator", "simulation")
+
+
+def test_the_time_of_a_database_server_is_its_own():
+    never_connected_to = Database("postgresql://127.0.0.1:1/none")
+    with closing(never_connected_to), pytest.raises(Unsupported, match="only the time of SQLite can be moved"):
+        never_connected_to.go_by(utc_now)
 
 
 def test_time_moves_on_only():
