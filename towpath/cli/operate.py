@@ -10,13 +10,20 @@ from typing import Annotated, TypeAlias
 import typer
 
 from towpath.cli.choices import AnyName
-from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, require_subscriptions
+from towpath.cli.options import (
+    BindingsOption,
+    ManifestOption,
+    TransportOption,
+    opened,
+    require_subscriptions,
+    without_password,
+)
 from towpath.cli.output import JsonFlag, print_json, print_sentence, print_table, print_warning, telling
-from towpath.errors import Unsupported
+from towpath.errors import InvalidManifest, Unsupported
 from towpath.manifest import Manifest
 from towpath.message import JsonValue
 from towpath.operating import Backlog
-from towpath.ports import SubscriptionStats
+from towpath.ports import SubscriptionStats, Transport
 from towpath.transports import Applied, TopologyStore, connect
 
 ManifestFile: TypeAlias = Annotated[
@@ -38,10 +45,10 @@ def apply(
     topology = manifest.with_name("topology.toml")
     if topology.is_file() and topology.stat().st_mtime > manifest.stat().st_mtime:
         print_warning(f"{topology} is newer than {manifest}: render it again")
-    store = connect(database)
+    store = _store(database)
     try:
         if not isinstance(store, TopologyStore):
-            raise Unsupported(f"{database} keeps no topology of its own; deploy it with terraform apply or cdk deploy")
+            raise _no_store(database)
         applied = store.apply(resolved)
     finally:
         store.close()
@@ -50,6 +57,19 @@ def apply(
             print_json(asdict(applied))
         else:
             print_sentence(_applied_line(applied))
+
+
+def _store(url: str) -> Transport:
+    """The transport; what cannot be opened without a manifest keeps no topology."""
+    try:
+        return connect(url)
+    except InvalidManifest as error:
+        raise _no_store(url) from error
+
+
+def _no_store(url: str) -> Unsupported:
+    shown = without_password(url)
+    return Unsupported(f"{shown} keeps no topology of its own; deploy it with terraform apply or cdk deploy")
 
 
 def _applied_line(applied: Applied) -> str:
