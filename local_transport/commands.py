@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
 from local_transport.connections import Database
+from local_transport.counting import BACKLOG_VIEW
 from local_transport.dialects.health import Finding
+from local_transport.dialects.scaler import role_script
 from local_transport.health import CheckUp, wake_lanes
 from local_transport.purging import Purging
 from local_transport.schema import SchemaState, mismatch, schema_state, upgrade
 from local_transport.transport import open_transport
 from towpath.cli.interrupts import Interrupted, interruptible
 from towpath.cli.options import require_file
-from towpath.cli.output import JsonFlag, console, print_json, print_sentence, telling
+from towpath.cli.output import JsonFlag, console, print_document, print_json, print_sentence, telling
 from towpath.cli.progress import progress
 from towpath.cli.warrants import Actor, warrant
 from towpath.operating import Warrant
 from towpath.transports import Options
+
+_ROLE: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 app = typer.Typer(help="The schema of a database, how it is, and retention.", no_args_is_help=True)
 
@@ -38,6 +43,12 @@ PurgeDryRun: TypeAlias = Annotated[
 WakeLanes: TypeAlias = Annotated[
     bool, typer.Option("--wake-lanes", help="Have claims look at deliveries that are stuck in their lanes.")
 ]
+
+
+def _role(name: str) -> str:
+    if _ROLE.fullmatch(name) is None:
+        raise typer.BadParameter(f"{name!r} is no name for a role here; take small letters, digits and _, 63 at most")
+    return name
 
 
 @app.command("upgrade")
@@ -83,6 +94,20 @@ def check(*, database: DatabaseOption, wake: WakeLanes = False, as_json: JsonFla
             print_sentence(f"{woken} deliveries are looked at again.")
     if findings:
         raise typer.Exit(1)
+
+
+@app.command("scaler-role")
+def scaler_role(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The role's name.", callback=_role)] = "towpath_scaler",
+) -> None:
+    """Print the SQL that lets a scaler (KEDA) read the backlog of a server's database, and nothing else.
+
+    It makes the view towpath_backlog, with the figures of 'towpath backlog', and a role that may read it alone.
+    psql runs it, as the owner of the tables. Nothing is connected to here.
+
+    Example: towpath db scaler-role keda | psql postgresql://owner@host/name
+    """
+    print_document(role_script(BACKLOG_VIEW, name))
 
 
 @app.command()

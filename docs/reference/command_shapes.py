@@ -83,6 +83,8 @@ RUN: Final = {
 }
 
 SHAPES: Final[dict[str, Any]] = {
+    "init": {"name": TEXT, "infrastructure": TEXT, "payload": TEXT, "folder": TEXT, "files": [TEXT], "next": [TEXT]},
+    "dev": {"kind": TEXT, "*": ANY},
     "demo": {"same": FLAG, "sqlite": RUN, "lambda": RUN, "folder": TEXT},
     "topology check": {
         "file": TEXT,
@@ -241,6 +243,7 @@ NOTES: Final = {
     "deliver_after and expires_at; `audit` the entries of `towpath audit`, null where there is no trail to be read.",
     "publish": "An `error` has code, message and retryable. A result for each message, in their order; those that a "
     "stop leaves unsent have none.",
+    "dev": "An object a line, as it happens; [start a project](../how-to/start-a-project.md) has the kinds.",
     "work": "Beside `received` a count for each state that deliveries ended in.",
 }
 NOTES["dead-letters show"] = NOTES["deliveries show"]

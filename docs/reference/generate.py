@@ -44,13 +44,7 @@ def transports_page() -> str:
         "What each transport can do now. An Ordered subscription on AWS is refused by `towpath topology check`; the",
         "database has every partition mode.",
         "",
-        "| capability | meaning | database | AWS |",
-        "|---|---|---|---|",
-    ]
-    for name in typing.get_args(Capability):
-        cells = ("yes" if name in supported else "–" for supported in (DATABASE, AWS))
-        lines.append(f"| `{name}` | {MEANINGS[name]} | {' | '.join(cells)} |")
-    lines += [
+        capability_matrix(),
         "",
         "## What the behaviour suite runs where",
         "",
@@ -62,6 +56,15 @@ def transports_page() -> str:
         "",
     ]
     return "\n".join(lines) + "\n" + conformance_matrix()
+
+
+def capability_matrix() -> str:
+    """What each transport can do, from the sets that they declare."""
+    lines = ["| capability | meaning | database | AWS |", "|---|---|---|---|"]
+    for name in typing.get_args(Capability):
+        cells = ("yes" if name in supported else "–" for supported in (DATABASE, AWS))
+        lines.append(f"| `{name}` | {MEANINGS[name]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def conformance_matrix() -> str:
@@ -98,9 +101,19 @@ def manifest_page() -> str:
     return str(runpy.run_path(str(FOLDER / "manifest_page.py"))["manifest_page"]())
 
 
+def testing_page() -> str:
+    """The page of what tests of handlers use, which a file of its own writes."""
+    return str(runpy.run_path(str(FOLDER / "testing_page.py"))["testing_page"]())
+
+
 def terraform_page() -> str:
     """The README of the Terraform module, which is no page of this folder."""
     return str(runpy.run_path(str(FOLDER / "terraform_page.py"))["terraform_page"]())
+
+
+def comparison_page() -> str:
+    """The explanation that compares the transports, with the tables in it written anew."""
+    return str(runpy.run_path(str(FOLDER / "comparison_page.py"))["comparison_page"](capability_matrix()))
 
 
 def manifest_schema_text() -> str:
@@ -121,8 +134,10 @@ PAGES = {
     "topology.md": topology_page,
     "topology.schema.json": schema_text,
     "manifest.md": manifest_page,
+    "testing.md": testing_page,
     "manifest.schema.json": manifest_schema_text,
     "../../terraform/README.md": terraform_page,
+    "../explanation/transports-compared.md": comparison_page,
 }
 
 if __name__ == "__main__":

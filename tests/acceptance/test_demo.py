@@ -1,12 +1,13 @@
 """``towpath demo`` as a newcomer runs it."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.fakes.json_shapes import shaped
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCUMENTS = PROJECT / "examples" / "quickstart" / "documents"
@@ -25,7 +26,7 @@ def run_demo(*arguments, folder):
 def demo(tmp_path_factory):
     ran = run_demo("--json", folder=tmp_path_factory.mktemp("demo"))
     assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
+    return shaped("demo", ran.stdout)
 
 
 def test_both_runs_of_the_demo_give_the_same_results_and_failures(demo):

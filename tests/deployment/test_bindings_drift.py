@@ -19,6 +19,7 @@ from aws_transport.checking.deployed import first_place
 from aws_transport.checking.pacing import Pacer
 from aws_transport.checking.reading import Reader, Services
 from aws_transport.commands import app
+from tests.fakes.json_shapes import shaped
 from tests.servers.localstack import Aws
 from tests.servers.provision import Deployment, provisioned
 from towpath.manifest import Manifest
@@ -397,7 +398,7 @@ def test_the_command_prints_findings_and_exits_by_the_worst(
         assert CliRunner().invoke(app, command).exit_code == 0
     with queue(world, "orders.copy", VisibilityTimeout="5"):
         found = CliRunner().invoke(app, [*command, "--json"])
-    told = json.loads(found.stdout)
+    told = shaped("bindings check", found.stdout)
     assert found.exit_code == 1
     assert told["counts"] == {"error": 1, "warning": 0}
     assert told["looked_at"] == {"topics": 2, "subscriptions": 3}

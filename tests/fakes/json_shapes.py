@@ -1,5 +1,6 @@
 """Whether JSON has the shape that the reference of the command line gives for it."""
 
+import json
 import runpy
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -8,6 +9,13 @@ from typing import Any
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 SHAPES = runpy.run_path(str(REFERENCE / "command_shapes.py"))
+
+
+def shaped(command: str, text: str) -> Any:
+    """What ``command`` printed with ``--json``, which must have the shape that the reference gives."""
+    data = json.loads(text)
+    assert list(mismatches(SHAPES["SHAPES"][command], data)) == []
+    return data
 
 
 def mismatches(shape: Any, data: Any, where: str = "$") -> Iterator[str]:

@@ -20,6 +20,7 @@ from bundling.sandbox import Conditions
 from bundling.target import Target, host_target
 from bundling.uv import find_uv, this_python
 from bundling.verify import Event, Run, verify
+from tests.fakes.json_shapes import shaped
 from towpath.cli.main import build_app
 from towpath.manifest import Manifest
 from towpath.resolve import resolve
@@ -132,7 +133,7 @@ def test_the_bundle_answers_a_real_sqs_event(tmp_path: Path, bundle: Bundle) -> 
         *("--env", f"QUICKSTART_RESULTS={results}", "--json"),
     )
     assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
+    report = shaped("bundle verify", result.stdout)
     (invoked,) = report["run"]["invocations"]
     assert invoked["response"] == {"batchItemFailures": []}
     assert all(document.name in invoked["logs"] for document in documents)
@@ -195,7 +196,7 @@ def test_a_project_outside_of_the_clone_takes_towpath_from_an_index(project: Pat
         *("--manifest", tmp_path / "manifest.json", "--no-pyc", "--json"),
     )
     assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
+    report = shaped("bundle build", result.stdout)
     assert report["bytecode"] == "left out"
     path = Path(report["path"])
     assert path == tmp_path / "dist" / "documents.convert.zip"

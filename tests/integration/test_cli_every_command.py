@@ -61,6 +61,7 @@ CHANGING = {
     "work",
 }
 OF_DATABASES = {"db check", "db purge", "db upgrade"}
+WITHOUT = {"init"}
 ELSEWHERE = {  # what has no transport, or needs more than one: where it is called
     "bindings check": ("unit/test_bindings_reading.py", '"check"'),
     "bindings from-stack": ("unit/test_bindings_reading.py", "from-stack"),
@@ -69,7 +70,9 @@ ELSEWHERE = {  # what has no transport, or needs more than one: where it is call
     "bundle verify": ("integration/test_bundle.py", '"verify"'),
     "cdk gate": ("unit/test_cli_gate.py", '"gate"'),
     "completion": ("integration/test_cli_completion.py", '"completion"'),
+    "db scaler-role": ("acceptance/test_containers.py", '"scaler-role"'),
     "demo": ("acceptance/test_demo.py", '"demo"'),
+    "dev": ("integration/test_cli_dev.py", '"dev"'),
     "manifest diff": ("unit/test_cli_manifest.py", '"diff"'),
     "manifest render": ("unit/test_cli_manifest.py", '"render"'),
     "manifest schema": ("unit/test_cli_manifest.py", '"schema"'),
@@ -219,8 +222,14 @@ def on_aws(call: Callable[..., Any], manifest: Manifest) -> None:
     call("resume", "letters.read", *WHY, refused="SQS keeps no such flag")
 
 
+def test_a_new_project_needs_no_transport(folder: Path) -> None:
+    call = Session()
+    assert "topology.toml" in call("init", "shop", "--json")["files"]
+    assert call.called == WITHOUT
+
+
 def test_every_other_command_is_called_by_a_test_of_its_own() -> None:
-    assert set(COMMANDS) == LOOKING | CHANGING | OF_DATABASES | ELSEWHERE.keys()
+    assert set(COMMANDS) == LOOKING | CHANGING | OF_DATABASES | WITHOUT | ELSEWHERE.keys()
     tests = Path(__file__).parents[1]
     assert [name for name, (file, text) in ELSEWHERE.items() if text not in (tests / file).read_text()] == []
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.fakes.json_shapes import shaped
 from tests.gate.make_plans import PLANS
 from towpath.cli.main import build_app, main
 
@@ -54,7 +55,7 @@ def test_an_override_that_is_not_needed_is_told_and_blocks_nothing(overrides: Pa
 
 def test_json_has_what_is_blocked_and_allowed_and_what_is_to_be_said(overrides: Path) -> None:
     ran = run("terraform", "gate", LOSSY, "--allow", str(overrides), "--environment", "test", "--json")
-    told = json.loads(ran.stdout)
+    told = shaped("terraform gate", ran.stdout)
     assert ran.exit_code == 1
     assert [(one["address"], one["kind"], one["impact"]) for one in told["blocked"]] == [(QUEUE, "queue", "lossy")]
     assert (told["allowed"], told["notes"]) == ([], [])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.fakes.json_shapes import shaped
 from tests.unit.resolving import resolved
 from towpath.cli.main import build_app
 from towpath.cli.output import write_whole
@@ -66,7 +67,7 @@ def test_diff_of_equal_manifests_is_nothing() -> None:
 
 def test_diff_as_json_has_every_change_with_its_paths_and_the_counts() -> None:
     result = towpath("manifest", "diff", "deployed.json", "lossy.json", "--json")
-    found = json.loads(result.stdout)
+    found = shaped("manifest diff", result.stdout)
     assert found["counts"] == {"destructive": 0, "lossy": 1, "safe": 0}
     (change,) = found["changes"]
     assert change.pop("sentence").startswith("attempts are 3 instead of 5")

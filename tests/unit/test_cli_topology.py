@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.fakes.json_shapes import shaped
 from towpath.cli.main import build_app
 from towpath.errors import InvalidTopology
 from towpath.manifest import Manifest
@@ -126,7 +127,7 @@ def test_check_reports_every_mistake_at_once() -> None:
 def test_check_as_json_has_every_mistake_with_path_problem_and_line() -> None:
     Path("topology.toml").write_text(WRONG, encoding="utf-8")
     result = towpath("topology", "check", "--json")
-    found = json.loads(result.stdout)
+    found = shaped("topology check", result.stdout)
     assert result.exit_code == 2
     assert found["file"] == "topology.toml"
     assert [(m["line"], m["path"]) for m in found["mistakes"]] == [
@@ -141,7 +142,7 @@ def test_check_as_json_has_every_mistake_with_path_problem_and_line() -> None:
 
 def test_check_as_json_of_a_sound_file_has_its_rows_and_its_warnings() -> None:
     result = towpath("topology", "check", GOLDEN / "everything.toml", "--json")
-    found = json.loads(result.stdout)
+    found = shaped("topology check", result.stdout)
     assert (result.exit_code, found["mistakes"]) == (0, [])
     assert [(w["line"], w["path"]) for w in found["warnings"]] == [
         (16, 'topics."orders.imports".status'),

@@ -34,9 +34,11 @@ _EXTRA_OF: Final[Mapping[str, str]] = {
     "aws_lambda_powertools": "lambda",
     "boto3": "aws",
     "botocore": "aws",
+    "prometheus_client": "metrics",
     "psycopg": "local",
     "pydantic": "cli",
     "sqlalchemy": "local",
+    "watchfiles": "cli",
 }
 
 
@@ -49,7 +51,9 @@ class _BuiltIn:
 
 
 _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
+    "init": _BuiltIn(module="towpath.cli.init", attribute="init"),
     "demo": _BuiltIn(module="towpath.cli.demo", attribute="demo"),
+    "dev": _BuiltIn(module="towpath.cli.dev.command", attribute="dev"),
     "topology": _BuiltIn(module="towpath.cli.topology", attribute="topology"),
     "manifest": _BuiltIn(module="towpath.cli.manifest", attribute="manifest"),
     "apply": _BuiltIn(module="towpath.cli.operate", attribute="apply"),
