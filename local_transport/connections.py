@@ -18,7 +18,7 @@ from local_transport.dialects.columns import go_by
 from local_transport.dialects.health import Finding
 from local_transport.dialects.port import Signals
 from towpath.backoff import Random
-from towpath.errors import SchemaOutdated, TransportUnavailable, UnknownTransport
+from towpath.errors import SchemaOutdated, TransportRejected, TransportUnavailable, UnknownTransport
 from towpath.message import Clock
 
 ResultT = TypeVar("ResultT")
@@ -34,8 +34,8 @@ class Conflicted(TransportUnavailable):
 class Database:
     """The connections to one database. Thread-safe; not to be shared with a forked process.
 
-    Its context managers raise ``TransportUnavailable`` for what may pass, ``SchemaOutdated`` when tables are missing,
-    and let through what can only be a defect.
+    Its context managers raise ``TransportUnavailable`` for what may pass, ``TransportRejected`` when the server lets
+    nobody in with this URL, ``SchemaOutdated`` when tables are missing, and let through what can only be a defect.
     """
 
     def __init__(self, url: str) -> None:
@@ -103,6 +103,8 @@ class Database:
         text = f"{self.label}: {str(cause).strip().partition(chr(10))[0]}"
         if self.dialect.lacks_tables(cause):
             return SchemaOutdated(f"{text}; run {upgrade_command(self.label)}")
+        if self.dialect.is_refusal(cause):
+            return TransportRejected(text)
         if self.dialect.is_passing(cause):
             return Conflicted(text)
         lost = isinstance(error, DBAPIError) and error.connection_invalidated

@@ -172,6 +172,29 @@ def _among_sqlite(element: Among, compiler: SQLCompiler, **options: Any) -> str:
     return f"{column} IN {values}"
 
 
+class Only(FunctionElement[bool]):
+    """``Only(column, value)``: equality, for an order that begins with the column.
+
+    Told of an equality, PostgreSQL leaves the column out of the order, and may walk an index of the rest of it past the
+    rows of all other values.
+    """
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+
+@compiles(Only, "postgresql")
+def _only_postgresql(element: Only, compiler: SQLCompiler, **options: Any) -> str:
+    column, value = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} = ANY (ARRAY[{value}])"
+
+
+@compiles(Only, "sqlite")
+def _only_sqlite(element: Only, compiler: SQLCompiler, **options: Any) -> str:
+    column, value = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} = {value}"
+
+
 # --- The database's clock ----------------------------------------------------------------------------------------
 
 

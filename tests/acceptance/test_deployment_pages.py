@@ -1,21 +1,16 @@
-"""The pages on changing and deploying: their workflows are YAML, and each command in them is one, with its options."""
+"""The pages on changing and deploying: their workflows have steps that a runner takes, and the gate is among them."""
 
 import re
-import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from typer.main import get_command, get_group
 
-from aws_transport.commands import app as bindings
-from towpath.cli.main import build_app
+from tests.pages.calls import calls_in_code
 
 HOW_TO = Path(__file__).resolve().parents[2] / "docs/how-to"
 PAGES = ("change-a-topology.md", "check-bindings.md", "deploy-from-github-actions.md")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-CALL = re.compile(r"^\s*(?:- run: |\$ )?(towpath [^\n]*)$", re.MULTILINE)
 
 
 def blocks(page: str, *languages: str) -> list[str]:
@@ -23,7 +18,7 @@ def blocks(page: str, *languages: str) -> list[str]:
 
 
 CALLS = sorted(
-    {(page, call) for page in PAGES for code in blocks(page, "sh", "console", "yaml") for call in CALL.findall(code)}
+    {(page, call) for page in PAGES for code in blocks(page, "sh", "console", "yaml") for call in calls_in_code(code)}
 )
 
 
@@ -36,18 +31,6 @@ def test_the_pages_call_what_they_are_about() -> None:
         "towpath bindings from-stack",
         "towpath bindings rights",
     }
-
-
-@pytest.mark.parametrize(("page", "call"), CALLS, ids=[f"{page}: {call[:60]}" for page, call in CALLS])
-def test_every_command_exists_with_its_options(page: str, call: str) -> None:
-    words = shlex.split(re.split(r"\s+(?:\||\|\||>|#)\s*", call)[0])[1:]
-    command: Any = get_command(build_app())
-    while hasattr(command, "get_command"):
-        name = words.pop(0)
-        command = get_group(bindings) if name == "bindings" else command.get_command(None, name)
-        assert command is not None, name
-    known = {option for parameter in command.params for option in parameter.opts}
-    assert [word for word in words if word.startswith("-") and word not in known] == []
 
 
 @pytest.mark.parametrize("code", blocks("deploy-from-github-actions.md", "yaml"), ids=lambda code: code.splitlines()[0])

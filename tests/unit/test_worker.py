@@ -10,236 +10,36 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from types import ModuleType
+from datetime import timedelta
 
 import pytest
 
+from tests.fakes.serving import (
+    NAME,
+    ONCE,
+    PATIENCE,
+    FakeConsumer,
+    FakeTransport,
+    SweptTransport,
+    delivery,
+    eventually,
+    run,
+    running,
+)
 from towpath import Complete, DeadLetter, Message, Retry
-from towpath.backoff import BackOff
-from towpath.errors import HandlerNotFound, SubscriptionNotFound, TransportUnavailable
+from towpath.errors import HandlerNotFound, SubscriptionNotFound, TransportRejected, TransportUnavailable, Unsupported
 from towpath.settlement import (
     CancelRequested,
-    Completion,
-    Delivery,
     Failed,
     LeaseLost,
-    Release,
-    Retrial,
     Settled,
-    SubscriptionPolicy,
 )
 from towpath.stopping import Stop
 from towpath.terms import Allowance
 from towpath.worker import Counts, Worker, WorkerOptions
-
-PATIENCE = 20.0
-NAME = "documents.convert"
-NUMBERS = itertools.count(1)
-ONCE = WorkerOptions(concurrency=4, once=True)
-
-
-def delivery(number: int, body: str = "{}", subscription: str = NAME) -> Delivery:
-    """Like those of the database: the first claim of each has the token 1."""
-    return Delivery(
-        id=f"d-{number}",
-        subscription=subscription,
-        topic="documents.process",
-        attempt=1,
-        message_id=f"m-{number}",
-        body=body,
-        lease_token="1",
-        received_at=datetime(2026, 1, 31, tzinfo=UTC),
-    )
-
-
-class FakeConsumer:
-    """Hands out what was put in, and remembers how each was settled. ``faults`` are raised by the next receives."""
-
-    def __init__(self):
-        self.ready: deque[Delivery] = deque()
-        self.faults: list[BaseException] = []
-        self.receives: list[tuple[int, timedelta]] = []
-        self.calls: list[tuple[str, list[str]]] = []
-        self.extend_answer = Settled(state="leased")
-        self.answers: dict[str, object] = {}
-        self.on_receive: Callable[[], None] = lambda: None
-        self.on_settle: Callable[[], None] = lambda: None
-        self.closed = False
-        self.stopped = False
-        self.ends_receives = False
-        self._changed = threading.Condition()
-
-    def put(self, *deliveries: Delivery) -> None:
-        with self._changed:
-            self.ready.extend(deliveries)
-            self._changed.notify_all()
-
-    def clear(self) -> None:
-        with self._changed:  # a receive takes what it has counted
-            self.ready.clear()
-
-    def receive(self, limit, wait):
-        assert not self.closed
-        self.receives.append((limit, wait))
-        self.on_receive()
-        if self.faults:
-            raise self.faults.pop(0)
-        most = wait.total_seconds() if self.ends_receives else 0.02  # a wait may end early: no test waits for a stop
-        with self._changed:
-            self._changed.wait_for(lambda: self.ready or self.stopped, min(wait.total_seconds(), most))
-            return [self.ready.popleft() for _ in range(min(limit, len(self.ready)))]
-
-    def extend(self, extensions):
-        return [self.extend_answer] * len(extensions)
-
-    def _settle(self, kind, decisions, state):
-        assert not self.closed
-        self.on_settle()
-        self.calls.append((kind, [decision.delivery.id for decision in decisions]))
-        answers = [self.answers.get(decision.delivery.id, Settled(state=state)) for decision in decisions]
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        return answers
-
-    def complete(self, completions: list[Completion]):
-        return self._settle("complete", completions, "completed")
-
-    def retry(self, retrials: list[Retrial]):
-        answers = self._settle("retry", retrials, "pending")
-        again = [replace(r.delivery, attempt=r.delivery.attempt + 1) for r in retrials if r.delay == timedelta(0)]
-        self.put(*again)
-        return answers
-
-    def dead_letter(self, letters):
-        return self._settle("dead_letter", letters, "dead")
-
-    def discard(self, discards):
-        return self._settle("discard", discards, "discarded")
-
-    def release(self, releases: list[Release]):
-        return self._settle("release", releases, "pending")
-
-    def acknowledge_cancel(self, acknowledgements):
-        return self._settle("acknowledge", acknowledgements, "discarded")
-
-    def stop_receiving(self):
-        with self._changed:
-            self.stopped = True
-            self._changed.notify_all()
-
-    def close(self):
-        self.closed = True
-
-    @property
-    def settled(self) -> list[tuple[str, str]]:
-        return sorted((kind, one) for kind, ids in self.calls for one in ids)
-
-
-class FakeTransport:
-    """Serves the subscriptions of the given handlers."""
-
-    capabilities = frozenset({"exact_backlog"})
-
-    def __init__(self, policies: dict[str, SubscriptionPolicy]):
-        self._policies = policies
-        self.consumers: dict[str, FakeConsumer] = {}
-        for name in policies:
-            self.renew_consumer(name)
-        self.consumers_asked_for: list[str] = []
-
-    def renew_consumer(self, name: str) -> None:
-        self.consumers[name] = FakeConsumer()
-        self.consumers[name].policy = self._policies[name]
-
-    def policies(self):
-        return self._policies
-
-    def consumer(self, subscription):
-        self.consumers_asked_for.append(subscription)
-        return self.consumers[subscription]
-
-    def publish(self, topic, messages, *, connection=None):
-        return []
-
-
-class SweptTransport(FakeTransport):
-    """A transport with housekeeping to do."""
-
-    def __init__(self, policies):
-        super().__init__(policies)
-        self.swept = threading.Event()
-        self.fault: Exception | None = None
-        self.on_sweep: Callable[[], None] = lambda: None
-
-    def sweep(self):
-        self.on_sweep()
-        self.swept.set()
-        if self.fault is not None:
-            raise self.fault
-        return 0
-
-
-@pytest.fixture
-def path_to() -> Iterator[Callable[[Callable], str]]:
-    """Makes a function one that can be imported, and answers its path."""
-    made = []
-
-    def importable(function: Callable) -> str:
-        module = ModuleType(f"handlers_of_test_worker_{next(NUMBERS)}")
-        module.process = function
-        sys.modules[module.__name__] = module
-        made.append(module.__name__)
-        return f"{module.__name__}:process"
-
-    yield importable
-    for name in made:
-        del sys.modules[name]
-
-
-@pytest.fixture
-def serving(path_to) -> Callable[..., FakeTransport]:
-    """A fake transport with one subscription for each handler."""
-
-    def build(*handlers: Callable, kind: type[FakeTransport] = FakeTransport, **policy) -> FakeTransport:
-        names = [NAME, *(f"{NAME}.{i}" for i in range(2, len(handlers) + 1))]
-        known = {"topic": "documents.process", "backoff": BackOff(base_seconds=0), "max_attempts": 3}
-        return kind(
-            {
-                name: SubscriptionPolicy(subscription=name, handler=path_to(handler), **(known | policy))
-                for name, handler in zip(names, handlers, strict=True)
-            }
-        )
-
-    return build
-
-
-def run(transport: FakeTransport, options: WorkerOptions = ONCE) -> Counts:
-    return Worker(transport, list(transport.policies()), options).run()
-
-
-@contextmanager
-def running(transport: FakeTransport, options: WorkerOptions) -> Iterator[tuple[Worker, "Future[Counts]"]]:
-    """A worker in a thread of its own. It is aborted at the end, whatever happened."""
-    worker = Worker(transport, list(transport.policies()), options)
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(worker.run)
-        try:
-            yield worker, future
-        finally:
-            worker.abort()
-
-
-def eventually(condition: Callable[[], object]) -> bool:
-    """Whether ``condition`` comes true in time."""
-    looked = threading.Event()
-    return any(condition() or looked.wait(0.01) for _ in range(int(100 * PATIENCE)))
 
 
 def names_of_threads() -> set[str]:
@@ -822,23 +622,39 @@ def test_once_says_that_the_transport_does_not_answer(serving):
         run(transport)
 
 
-def test_an_idle_exit_does_not_wait_for_a_transport_that_never_answers(serving):
+def test_an_idle_exit_does_not_wait_for_a_transport_that_never_answers_and_says_so(serving):
     transport = serving(completes)
     transport.consumers[NAME].faults = [TransportUnavailable("gone")] * 1000
-    assert run(transport, WorkerOptions(idle_exit=timedelta(seconds=0.1))) == Counts()
+    with pytest.raises(TransportUnavailable, match="gone"):
+        run(transport, WorkerOptions(idle_exit=timedelta(seconds=0.1)))
 
 
-def test_a_subscription_that_is_removed_ends_its_own_part_only(serving):
+def test_a_transport_that_was_silent_once_and_then_had_nothing_is_no_failure(serving):
+    transport = serving(completes)
+    transport.consumers[NAME].faults = [TransportUnavailable("gone")]
+    assert run(transport, WorkerOptions(idle_exit=timedelta(seconds=0.7))) == Counts()
+
+
+@pytest.mark.parametrize("fault", [SubscriptionNotFound(NAME, "it was removed"), TransportRejected("no right")])
+def test_what_ends_one_subscription_leaves_the_others_running(serving, fault):
     transport = serving(completes, completes)
     first, second = transport.consumers.values()
-    first.faults = [SubscriptionNotFound(NAME, "it was removed")]
+    first.faults = [fault]
     with running(transport, WorkerOptions()) as (worker, future):
         assert eventually(lambda: first.closed)
         second.put(delivery(2, subscription=f"{NAME}.2"))
         assert eventually(lambda: second.settled == [("complete", "d-2")])
+        assert worker.states == {NAME: "unsupported", f"{NAME}.2": "running"}
         worker.stop()
-        with pytest.raises(SubscriptionNotFound, match="it was removed"):
-            future.result(PATIENCE)
+        assert future.result(PATIENCE).states == {"completed": 1}
+
+
+def test_a_worker_whose_subscriptions_have_all_ended_ends_with_the_first_reason(serving):
+    transport = serving(completes, completes)
+    for name, consumer in transport.consumers.items():
+        consumer.faults = [TransportRejected(f"no right to {name}")]
+    with pytest.raises(TransportRejected, match=r"no right to documents\.convert$"):
+        run(transport, WorkerOptions())
 
 
 def test_rules_that_are_applied_while_a_worker_runs_hold_from_the_next_claim_on(serving):
@@ -1122,12 +938,28 @@ def refused(transport: FakeTransport, names: list[str], error: type[Exception]) 
     return str(caught.value)
 
 
+def broken(transport: FakeTransport, name: str) -> None:
+    policy = replace(transport.policies()[name], handler="surely.nowhere:process")
+    transport._policies = transport.policies() | {name: policy}
+
+
 def test_a_handler_that_does_not_resolve_claims_nothing(serving):
+    transport = serving(completes)
+    broken(transport, NAME)
+    assert "there is no module 'surely'" in refused(transport, [NAME], HandlerNotFound)
+    assert transport.consumers[NAME].receives == []
+
+
+def test_a_handler_that_does_not_resolve_keeps_no_other_subscription_from_running(serving, caplog):
     transport = serving(completes, completes)
-    broken = replace(transport.policies()[f"{NAME}.2"], handler="surely.nowhere:process")
-    transport._policies = transport.policies() | {f"{NAME}.2": broken}
-    assert "there is no module 'surely'" in refused(transport, [NAME, f"{NAME}.2"], HandlerNotFound)
-    assert all(consumer.receives == [] for consumer in transport.consumers.values())
+    broken(transport, f"{NAME}.2")
+    transport.consumers[NAME].put(delivery(1))
+    worker = Worker(transport, [NAME, f"{NAME}.2", "documents.gone"], ONCE)
+    assert worker.states == {NAME: "running", f"{NAME}.2": "handler_not_found", "documents.gone": "unsupported"}
+    assert worker.run().states == {"completed": 1}
+    assert transport.consumers[f"{NAME}.2"].receives == []
+    lines = [record.getMessage() for record in caplog.records if "is not served" in record.getMessage()]
+    assert [line.partition(" is not served: ")[0] for line in lines] == [f"{NAME}.2", "documents.gone"]
 
 
 def test_a_payload_type_that_cannot_be_validated_claims_nothing(serving):
@@ -1143,14 +975,14 @@ def test_a_payload_type_that_cannot_be_validated_claims_nothing(serving):
 
 def test_an_unknown_subscription_claims_nothing_and_the_known_ones_are_named(serving):
     message = refused(serving(completes), ["documents.convrt"], SubscriptionNotFound)
-    assert message == f"there is no subscription 'documents.convrt'; this transport has {NAME}"
-    assert "this transport has none" in refused(FakeTransport({}), ["a"], SubscriptionNotFound)
+    assert message == "there is no subscription 'documents.convrt'; only others are there"
+    assert "has no subscription with a handler" in refused(FakeTransport({}), ["*"], SubscriptionNotFound)
 
 
 def test_a_subscription_without_a_handler_claims_nothing(serving):
     transport = serving(completes)
     transport._policies = {NAME: replace(transport.policies()[NAME], handler=None)}
-    assert "its host is 'external'" in refused(transport, [NAME], SubscriptionNotFound)
+    assert "its host is 'external'" in refused(transport, [NAME], Unsupported)
 
 
 def test_a_subscription_named_twice_is_served_once(serving):
