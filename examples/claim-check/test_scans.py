@@ -76,8 +76,7 @@ def test_a_way_out_of_the_folder_is_none(towpath_deliver, place):
     reference = store("one.txt", CONTENT, place)
     (out, _, _) = reference.uri.rpartition("/")
     delivered = towpath_deliver("scan.read", NewMessage(payload_ref=replace(reference, uri=f"{out}/../one.txt")))
-    assert delivered.state in ("dead", "retried")  # S3 knows no folders: it is just another key there
-    assert delivered.reason != ""
+    assert delivered.state == ("retried" if place.startswith("s3://") else "dead")  # S3 knows no folders: another key
 
 
 def test_one_that_is_too_large_is_not_read_to_its_end(towpath_deliver, place, monkeypatch):

@@ -46,6 +46,12 @@ def test_a_document_that_was_changed_is_set_aside(towpath_deliver):
     assert (delivered.state, "its SHA-256 differs" in delivered.reason) == ("dead", True)
 
 
+def test_what_is_no_text_is_set_aside(towpath_deliver, tmp_path):
+    (tmp_path / "picture.md").write_bytes(b"\x89PNG")
+    delivered = towpath_deliver("documents.convert", NewMessage(payload_ref=PayloadRef(uri="file:picture.md")))
+    assert delivered.reason == "picture.md is not UTF-8 text: byte 0 cannot be read"
+
+
 def test_the_function_answers_for_each_message_of_its_batch(towpath_lambda):
     function = towpath_lambda("documents.convert")
     function.send(

@@ -89,6 +89,26 @@ def test_as_many_bad_records_as_are_allowed_are_left_out(towpath_deliver, tmp_pa
     assert towpath_deliver("chunk.convert", message).state == "completed"
 
 
+def test_on_lambda_a_chunk_begins_anew_and_its_result_is_gathered(towpath_lambda, towpath_work, results, monkeypatch):
+    convert_record, tried = chunks.convert_record, []
+
+    def on_a_full_disk(run, record_id, known):
+        tried.append(record_id)
+        if len(tried) == 50:
+            raise OSError(28, "No space left on device")
+        convert_record(run, record_id, known)
+
+    monkeypatch.setattr(chunks, "convert_record", on_a_full_disk)
+    function = towpath_lambda("chunk.convert")
+    function.send(NewMessage(payload=next(chunks_of(CUSTOMERS, "run-1")).payload))
+    function.run()
+    function.advance(10)
+    function.run()
+    assert (function.waiting, tried.count("c001")) == (0, 2)
+    assert towpath_work("run.report").states == {"completed": 1}
+    assert json.loads((results / "run-1/report.json").read_text())["converted"] == 99
+
+
 def test_a_result_that_comes_again_counts_once(towpath_deliver, results):
     first, second, _ = chunks_of(CUSTOMERS, "run-1")
     tell = [towpath_deliver("chunk.convert", chunk).published[0].message for chunk in (first, second)]

@@ -18,49 +18,22 @@ import pytest
 from towpath import NewMessage
 from towpath.errors import SubscriptionNotFound
 
-ORDER = {"attributes": {"kind": "order"}}
 
-
-def test_one_delivery(towpath_deliver):
-    delivered = towpath_deliver("orders.ship", {"pieces": 3})
-    assert (delivered.state, delivered.published[0].topic) == ("completed", "mails")
+def test_a_coroutine_and_a_back_off(towpath_deliver):
+    assert towpath_deliver("mails.send").reason == "nobody knows what to write"
     delivered = towpath_deliver("orders.ship", {"pieces": 10})
     assert (delivered.state, delivered.delay) == ("retried", timedelta(seconds=600))
-    assert towpath_deliver("orders.ship", {"pieces": 10}, attempt=2).reason == "MaxAttemptsExceeded"
-    assert towpath_deliver("mails.send").reason == "nobody knows what to write"
+
+
+@pytest.mark.parametrize("_", range(2))
+def test_each_test_has_a_database_of_its_own(towpath_transport, _):
+    assert [stats.pending for stats in towpath_transport.operator().stats()] == [0, 0]
+    towpath_transport.publish("mails", [NewMessage()])
+
+
+def test_what_is_not_there_is_told(towpath_deliver, towpath_lambda):
     with pytest.raises(SubscriptionNotFound, match=r"with handlers there are orders\\.ship, mails\\.send"):
         towpath_deliver("orders")
-
-
-def test_the_whole_way(towpath_transport, towpath_work):
-    (few, many, note) = towpath_transport.publish(
-        "orders.placed",
-        [NewMessage(payload={"pieces": 3}, **ORDER), NewMessage(payload={"pieces": 10}, **ORDER), NewMessage()],
-    )
-    assert (few.subscriptions, many.subscriptions, note.subscriptions) == (1, 1, 0)
-    worked = towpath_work()
-    assert (worked.received, worked.states, worked.dead_letters) == (3, {"completed": 2, "retried": 1}, ())
-    assert towpath_work().received == 0
-    towpath_transport.advance(600)
-    (letter,) = towpath_work("orders.ship").dead_letters
-    assert (letter.message_id, letter.attempts) == (many.id, 2)
-    assert letter.error.startswith("ConnectionError: the warehouse does not answer")
-
-
-def test_each_test_has_a_database_of_its_own(towpath_transport):
-    assert [stats.dead for stats in towpath_transport.operator().stats()] == [0, 0]
-
-
-def test_a_function(towpath_lambda, towpath_work, towpath_transport):
-    function = towpath_lambda("orders.ship")
-    function.send(NewMessage(payload={"pieces": 10}))
-    function.send(NewMessage(payload={"pieces": 3}))
-    (invocation,) = function.run()
-    assert len(invocation.failed) == 1
-    assert towpath_work("mails.send").states == {"completed": 1}
-    towpath_work.advance(600)
-    function.run()
-    assert [letter.reason for letter in function.dead_letters] == ["MaxAttemptsExceeded"]
     with pytest.raises(SubscriptionNotFound, match=r"has functions for orders\\.ship"):
         towpath_lambda("mails.send")
 

@@ -437,6 +437,24 @@ def test_time_moves_on_only():
             LocalClock().advance(seconds)
 
 
+def test_a_worker_tells_of_what_waits_why_it_does(database):
+    database.publish("documents.process", [NewMessage(payload={"secret": 4711})])
+    worked = work_off(database, "raises", "sets-aside")
+    (waiting,) = worked.waiting
+    assert (waiting.subscription, waiting.attempt, waiting.waits_for) == ("raises", 1, "time")
+    assert waiting.error.startswith("ConnectionError: no route")
+    assert "ConnectionError: no route" in repr(worked)  # which pytest shows where an assertion fails
+    assert "4711" not in repr(worked)
+    assert [letter.reason for letter in worked.dead_letters] == ["there is no page 7"]
+
+
+def test_all_that_waits_is_told_however_much_it_is(database):
+    later = utc_now() + timedelta(hours=1)
+    database.publish("documents.process", [NewMessage(deliver_after=later) for _ in range(1_001)])
+    worked = work_off(database, "completes")
+    assert (worked.received, len(worked.waiting)) == (0, 1_001)
+
+
 def repeats_itself(message: Message, context: Context):
     context.publish(message.topic, NewMessage())
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
-from towpath.operating import DeadLetterEntry, Operator
+from towpath.errors import Unsupported
+from towpath.operating import DeadLetterEntry, DeliveryEntry, EntryT, Operator, Page, Selection
 from towpath.ports import Transport
 from towpath.worker import Counts, Worker, WorkerOptions
+
+_PAGE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,12 +21,14 @@ class Worked:
     """What a worker did: how many deliveries it received, and how many ended in which of the worker's states
     (``completed``, ``retried``, ``dead``, ``discarded``, ``released``, ``lease_lost``, ``failed``).
 
-    ``dead_letters`` are all that the subscriptions have now, those dead for longest first.
+    ``dead_letters`` are all that the subscriptions have now, those dead for longest first. ``waiting`` are those that
+    are not due, with their last errors: retries, delays, what a key holds up; none on a transport that cannot tell.
     """
 
     received: int
     states: Mapping[str, int]
     dead_letters: tuple[DeadLetterEntry, ...]
+    waiting: tuple[DeliveryEntry, ...]
 
 
 def work_off(transport: Transport, *subscriptions: str, concurrency: int = 1, most: int = 1_000) -> Worked:
@@ -41,8 +49,12 @@ def work_off(transport: Transport, *subscriptions: str, concurrency: int = 1, mo
         for state, count in counts.states.items():
             states[state] = states.get(state, 0) + count
         if not counts.received or not _is_due(operator, names):
-            letters = tuple(_dead_letters(operator, names))
-            return Worked(received=received, states=states, dead_letters=letters)
+            return Worked(
+                received=received,
+                states=states,
+                dead_letters=tuple(_dead_letters(operator, names)),
+                waiting=tuple(_waiting(operator, names)),
+            )
         if received >= most:
             raise RuntimeError(
                 f"{received} deliveries were handled and something is due still; does a handler publish to its own "
@@ -64,11 +76,22 @@ def _is_due(operator: Operator, names: list[str]) -> bool:
     return any(backlog.claimable for backlog in operator.backlog() if backlog.subscription in names)
 
 
-def _dead_letters(operator: Operator, names: list[str]) -> Iterable[DeadLetterEntry]:
+def _dead_letters(operator: Operator, names: list[str]) -> Iterator[DeadLetterEntry]:
     for name in names:
-        cursor = None
-        while True:
-            page = operator.dead_letters(name, 1_000, cursor)
-            yield from page
-            if (cursor := page.cursor) is None:
-                break
+        yield from _all(partial(operator.dead_letters, name, _PAGE))
+
+
+def _waiting(operator: Operator, names: list[str]) -> Iterator[DeliveryEntry]:
+    with suppress(Unsupported):
+        for name in names:
+            pending = Selection(subscription=name, state="pending")
+            yield from _all(partial(operator.deliveries, pending, _PAGE))
+
+
+def _all(part: Callable[[str | None], Page[EntryT]]) -> Iterator[EntryT]:
+    """Every entry of a list that is read in parts."""
+    page = part(None)
+    yield from page
+    while page.cursor is not None:
+        page = part(page.cursor)
+        yield from page
