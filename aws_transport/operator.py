@@ -108,11 +108,11 @@ class SqsOperator(Refusals):
         page = self._page(_only_dead(selection, "show deliveries that wait or are in flight"), limit, cursor)
         return Page(entries=tuple(letter.delivery_entry() for letter in page), cursor=page.cursor)
 
-    def audit(self, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
+    def audit(self, limit: int, cursor: str | None = None, about: str | None = None) -> Page[AuditEntry]:
         """See the port: what the database that keeps it has, also of what was done there."""
         if self.audit_reader is None:
-            return Refusals.audit(self, limit, cursor)
-        return self.audit_reader.audit(limit, cursor)
+            return Refusals.audit(self, limit, cursor, about)
+        return self.audit_reader.audit(limit, cursor, about)
 
     # Changes
 
@@ -265,6 +265,8 @@ def _only_dead(selection: Selection, doing: str) -> Selection:
     """The selection, of dead letters. Ids that are of dead letters say by themselves that these are meant."""
     if selection.state == "dead" or (selection.state is None and selection.delivery_ids is not None):
         return replace(selection, state="dead")
+    if selection.state in ("completed", "discarded"):
+        raise Unsupported(f"SQS keeps nothing of deliveries that are {selection.state}; look for them in the logs")
     raise Unsupported(f"SQS cannot {doing}; of dead letters it can: --where state=dead, or 'towpath dead-letters'")
 
 

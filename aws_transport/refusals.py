@@ -23,7 +23,7 @@ class Refusals:
             "transport where they must be seen"
         )
 
-    def audit(self, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
+    def audit(self, limit: int, cursor: str | None = None, about: str | None = None) -> Page[AuditEntry]:
         """It is written to the log, line by line; SQS keeps none."""
         raise Unsupported(
             "on AWS the audit trail is the log, lines of the logger 'towpath.audit'; to read it here, set "

@@ -23,6 +23,7 @@ from towpath.errors import (
     InvalidTransportUrl,
     Mistake,
     SubscriptionNotFound,
+    Unsupported,
     did_you_mean,
 )
 from towpath.manifest import Manifest, Subscription
@@ -119,15 +120,18 @@ class AwsTransport:
         return {name: subscription.policy(name) for name, subscription in served.items()}
 
     def consumer(self, subscription: str) -> SqsConsumer:
-        """A consumer of a subscription with host ``worker``; raises ``SubscriptionNotFound`` for any other."""
+        """A consumer of a subscription with host ``worker``.
+
+        Raises ``Unsupported`` for one with another host, ``SubscriptionNotFound`` for one that is not there.
+        """
         found = self._on_aws().get(subscription)
         if found is None or found.aws is None:
             served = sorted(self.policies())
             problem = f"a worker may serve these of the manifest on AWS: {', '.join(served) or 'none'}"
             raise SubscriptionNotFound(subscription, f"{problem}{did_you_mean(subscription, served)}")
         if found.host != "worker":
-            problem = f"its host is {found.host!r}, which a worker would compete with for its messages"
-            raise SubscriptionNotFound(subscription, problem)
+            problem = f"its host is {found.host!r}, which would compete with the worker for its messages"
+            raise Unsupported(f"a worker cannot serve the subscription {subscription!r}: {problem}")
         binding = self.bindings.subscriptions.get(subscription)
         if binding is None:
             problem = "the bindings lack it: deploy the manifest, and give the bindings of that deployment"

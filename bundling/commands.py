@@ -84,6 +84,8 @@ def build_command(
     They are those of the first there is of requirements.txt (which may be locked with hashes), pylock.toml, uv.lock and
     pyproject.toml, in the project. With --upload the zip comes into S3 under a key that its content makes, unless it is
     there. Exit 0 when the zip is made, 1 when not.
+
+    Example: towpath bundle documents.convert --project examples/quickstart
     """
     place = read_place(upload_to) if upload_to is not None else None
     store = make_store() if place is not None else None
@@ -142,6 +144,8 @@ def verify_command(
     calls to SQS, for retries and dead letters, go to a stand-in that says yes and counts them, unless --env gives
     TOWPATH_AWS_ENDPOINT. Exit 0 when it answered every event, 1 when it failed, 2 when the zip is for another Python
     or processor than this machine's: then its contents were checked and it was not run.
+
+    Example: towpath bundle verify dist/documents.convert.zip --event event.json
     """
     settings = _settings(path, manifest, subscription) if manifest.is_file() else {}
     given = _variables(env or [])

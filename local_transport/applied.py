@@ -21,6 +21,7 @@ from towpath.settlement import SubscriptionPolicy
 
 _REVISION = sa.select(topology.c.revision, topology.c.fingerprint)
 _TOPICS = sa.select(topic.c.id, topic.c.name, topic.c.policy).where(topic.c.removed_at.is_(None))
+_PAUSED = sa.select(subscription.c.name).where(subscription.c.removed_at.is_(None), subscription.c.paused)
 _SUBSCRIPTIONS = sa.select(subscription).where(subscription.c.removed_at.is_(None)).order_by(subscription.c.id)
 
 
@@ -147,6 +148,10 @@ class TopologyReader:
         """The fingerprint of what is applied now, read even where the rest cannot be; empty before the first apply."""
         row = connection.execute(_REVISION).one_or_none()
         return "" if row is None else str(row.fingerprint)
+
+    def paused(self, connection: Connection) -> list[str]:
+        """The names of the subscriptions that an operator paused, as it is now."""
+        return list(connection.scalars(_PAUSED))
 
     def current(self, connection: Connection) -> AppliedTopology:
         """What is applied now, as ``connection`` sees it; ``InvalidManifest`` when this version cannot read that."""

@@ -33,10 +33,16 @@ def record(
     connection.execute(audit.insert().values(at=Now(), **values))
 
 
-def trail(connection: Connection, limit: int, cursor: str | None) -> Page[AuditEntry]:
-    """At most ``limit`` entries, newest first. Raises ``InvalidSelection`` for what is no cursor."""
+def trail(connection: Connection, limit: int, cursor: str | None, about: str | None = None) -> Page[AuditEntry]:
+    """At most ``limit`` entries, newest first, or of those ``about`` what is their subject or named in their details.
+
+    Raises ``InvalidSelection`` for what is no cursor.
+    """
     before = _LARGEST_ID if cursor is None else _id(cursor)
     newest_first = sa.select(audit).where(audit.c.id < before).order_by(audit.c.id.desc())
+    if about is not None:
+        named = audit.c.details.contains(json.dumps(about, ensure_ascii=False), autoescape=True)
+        newest_first = newest_first.where(sa.or_(audit.c.subject == about, named))
     rows = connection.execute(newest_first.limit(limit + 1)).all()
     entries = tuple(_entry(row) for row in rows[:limit])
     return Page(entries=entries, cursor=entries[-1].id if len(rows) > limit else None)

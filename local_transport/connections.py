@@ -14,10 +14,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from local_transport.dialects import Dialect, dialect_of
+from local_transport.dialects.columns import go_by
 from local_transport.dialects.health import Finding
 from local_transport.dialects.port import Signals
 from towpath.backoff import Random
-from towpath.errors import SchemaOutdated, TransportUnavailable, UnknownTransport
+from towpath.errors import SchemaOutdated, TransportRejected, TransportUnavailable, UnknownTransport
+from towpath.message import Clock
 
 ResultT = TypeVar("ResultT")
 
@@ -32,14 +34,18 @@ class Conflicted(TransportUnavailable):
 class Database:
     """The connections to one database. Thread-safe; not to be shared with a forked process.
 
-    Its context managers raise ``TransportUnavailable`` for what may pass, ``SchemaOutdated`` when tables are missing,
-    and let through what can only be a defect.
+    Its context managers raise ``TransportUnavailable`` for what may pass, ``TransportRejected`` when the server lets
+    nobody in with this URL, ``SchemaOutdated`` when tables are missing, and let through what can only be a defect.
     """
 
     def __init__(self, url: str) -> None:
         self._url = _parsed(url)
         self.dialect: Dialect = dialect_of(self._url)
         self.engine: Engine = self.dialect.engine(self._url)
+
+    def go_by(self, clock: Clock) -> None:
+        """Take the time from ``clock``: for tests, before the first connection is made. Raises ``Unsupported``."""
+        go_by(self.engine, clock)
 
     def signals(self) -> Signals | None:
         """How this process hears from others that use the database; ``None`` when the URL turns that off."""
@@ -97,6 +103,8 @@ class Database:
         text = f"{self.label}: {str(cause).strip().partition(chr(10))[0]}"
         if self.dialect.lacks_tables(cause):
             return SchemaOutdated(f"{text}; run {upgrade_command(self.label)}")
+        if self.dialect.is_refusal(cause):
+            return TransportRejected(text)
         if self.dialect.is_passing(cause):
             return Conflicted(text)
         lost = isinstance(error, DBAPIError) and error.connection_invalidated

@@ -26,7 +26,7 @@ from local_transport.dialects import Dialect
 from local_transport.dialects.columns import Among, Now, moment
 from local_transport.dialects.port import Change, Plan, Rows
 from local_transport.tables import delivery, lane, touched_lane
-from towpath.errors import TransportUnavailable
+from towpath.errors import TransportRejected, TransportUnavailable
 
 LaneMode = Literal["exclusive", "ordered"]
 _MODES: Final[tuple[LaneMode, ...]] = get_args(LaneMode)
@@ -149,7 +149,7 @@ class Lanes:
         try:
             with self._database.writing() as connection:
                 return self._rules[emptied.mode].tidy(connection, emptied)
-        except TransportUnavailable:
+        except (TransportRejected, TransportUnavailable):
             return 0
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from local_transport import counting, listing, partitions
+from local_transport import counting, finished, listing, partitions
 from local_transport.acting import Actions
 from local_transport.applied import AppliedSubscription, TopologyReader, unknown_subscription
 from local_transport.auditing import record, trail
@@ -59,8 +59,9 @@ class DatabaseOperator:
 
     def deliveries(self, selection: Selection, limit: int, cursor: str | None = None) -> Page[DeliveryEntry]:
         """See the port. A partition key of a subscription in mode ``none`` is looked for in every message."""
+        look = finished.deliveries if selection.state in finished.STATES else listing.deliveries
         with self.database.reading() as connection:
-            return listing.deliveries(connection, self.reader.current(connection), selection, limit, cursor)
+            return look(connection, self.reader.current(connection), selection, limit, cursor)
 
     def dead_letters(self, subscription: str | None, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
         """See the port."""
@@ -102,10 +103,10 @@ class DatabaseOperator:
         """See the port. Workers that wait look at once."""
         return self._set_paused(subscription, warrant, "resume")
 
-    def audit(self, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
-        """At most ``limit`` entries, newest first."""
+    def audit(self, limit: int, cursor: str | None = None, about: str | None = None) -> Page[AuditEntry]:
+        """See the port. Entries ``about`` something are looked for in the whole trail."""
         with self.database.reading() as connection:
-            return trail(connection, limit, cursor)
+            return trail(connection, limit, cursor, about)
 
     def _set_paused(self, name: str, warrant: Warrant, action: str) -> bool:
         paused = action == "pause"

@@ -21,7 +21,7 @@ from local_transport.shortcut import BYTES, ROWS, Shortcut, way_of
 from local_transport.tables import message, unwanted
 from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources, ids_of
-from towpath.errors import TransportUnavailable
+from towpath.errors import TransportRejected, TransportUnavailable
 from towpath.message import NewMessage, PublishError, PublishResult
 
 
@@ -83,7 +83,7 @@ class DatabasePublisher:
             return self._in_steps(checked)
         try:
             left = run_again(lambda: self._shortcut.publish(checked, way))
-        except TransportUnavailable as error:
+        except (TransportRejected, TransportUnavailable) as error:
             return _unavailable(checked, error)
         if left is None or len(left) == len(checked.drafts):
             return self._in_steps(checked)
@@ -102,7 +102,7 @@ class DatabasePublisher:
         """In a transaction of several statements."""
         try:
             written = run_again(lambda: self._publish_once(checked))
-        except TransportUnavailable as error:
+        except (TransportRejected, TransportUnavailable) as error:
             return _unavailable(checked, error)
         if written.subscriptions:
             self._wakeups.due(written.subscriptions)
@@ -147,12 +147,13 @@ def _part(checked: Checked, positions: Sequence[int]) -> Checked:
     )
 
 
-def _unavailable(checked: Checked, error: TransportUnavailable) -> list[PublishResult]:
+def _unavailable(checked: Checked, error: TransportRejected | TransportUnavailable) -> list[PublishResult]:
     """Results when the database did not answer: only what breaks the contract is sure to be refused for good.
 
     What depends on the topology may be otherwise by now.
     """
-    fault = PublishError(code="TransportUnavailable", message=str(error))
+    refused = isinstance(error, TransportRejected)
+    fault = PublishError(code="TransportRejected" if refused else "TransportUnavailable", message=str(error))
     results = []
     for position, message_id in enumerate(checked.ids):
         known = checked.rejected.get(position)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from local_transport.connections import Database
 from local_transport.dialects.columns import Later, Now
 from local_transport.tables import delivery, history
-from towpath.errors import TransportUnavailable
+from towpath.errors import TransportRejected, TransportUnavailable
 from towpath.settlement import Delivery, Failed, LeaseLost, Settled, SettleResult
 
 Change = Literal["completed", "discarded", "retried", "released", "dead"]
@@ -88,7 +88,7 @@ class Repeats:
         longest = self._monotonic() - min(self._unsure.get(key, self._monotonic()) for key in keys)
         try:
             found = self._find(subscription_id, doubtful.values(), longest + _MARGIN_SECONDS)
-        except TransportUnavailable as error:
+        except (TransportRejected, TransportUnavailable) as error:
             return dict.fromkeys(doubtful, Failed(error=str(error)))
         for key in keys:
             self._unsure.pop(key, None)

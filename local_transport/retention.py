@@ -94,6 +94,11 @@ class DeadLetters:
             record(connection, warrant, "retention", owner.name, {"deliveries": ids})
         return Swept(count=len(rows), is_full=bool(rows), deliveries=rows, reason=_RETENTION, level=logging.WARNING)
 
+    def overdue(self, connection: Connection) -> int:
+        """See ``Retained``."""
+        owners = _subscriptions(connection, "dead_letter_retention_days")
+        return _counted(connection, owners, delivery.c.subscription_id, delivery.c.dead_since)
+
 
 class Finished:
     """History that is older than its topic's retention goes, and with it the messages that have no delivery left."""
@@ -108,6 +113,11 @@ class Finished:
         owner = self._overdue.first(connection, _subscriptions(connection, "retention_days"))
         return _NOTHING if owner is None else _removed(len(self._plan.run(connection, _of(owner) | {"limit": _ROWS})))
 
+    def overdue(self, connection: Connection) -> int:
+        """See ``Retained``."""
+        owners = _subscriptions(connection, "retention_days")
+        return _counted(connection, owners, history.c.subscription_id, history.c.finished_at)
+
 
 class Unwanted:
     """Messages that no subscription wanted go when they are older than their topic's retention."""
@@ -119,9 +129,12 @@ class Unwanted:
 
     def batch(self, connection: Connection) -> Swept:
         """The oldest of one topic."""
-        rows = connection.execute(sa.select(topic.c.id, topic.c.name, topic.c.policy))
-        owner = self._overdue.first(connection, [_kept(row, row.policy, "retention_days") for row in rows])
+        owner = self._overdue.first(connection, _topics(connection))
         return _NOTHING if owner is None else _removed(len(self._plan.run(connection, _of(owner) | {"limit": _ROWS})))
+
+    def overdue(self, connection: Connection) -> int:
+        """See ``Retained``."""
+        return _counted(connection, _topics(connection), unwanted.c.topic_id, unwanted.c.published_at)
 
 
 class Keys:
@@ -137,6 +150,11 @@ class Keys:
     def batch(self, connection: Connection) -> Swept:
         """Those whose windows ended first."""
         return _removed(len(self._remove.run(connection, {"limit": _ROWS}).all()))
+
+    def overdue(self, connection: Connection) -> int:
+        """See ``Retained``."""
+        over = sa.select(sa.func.count()).select_from(deduplication).where(deduplication.c.expires_at <= moment())
+        return int(connection.scalar(over) or 0)
 
 
 # --- What they share ---------------------------------------------------------------------------------------------
@@ -172,6 +190,17 @@ def _subscriptions(connection: Connection, setting: str) -> list[_Kept]:
     query = sa.select(subscription.c.id, subscription.c.name, subscription.c.policy, topic.c.policy.label("topic"))
     rows = connection.execute(query.join(topic, topic.c.id == subscription.c.topic_id))
     return [_kept(row, row.topic if setting == "retention_days" else row.policy, setting) for row in rows]
+
+
+def _topics(connection: Connection) -> list[_Kept]:
+    rows = connection.execute(sa.select(topic.c.id, topic.c.name, topic.c.policy))
+    return [_kept(row, row.policy, "retention_days") for row in rows]
+
+
+def _counted(connection: Connection, owners: Sequence[_Kept], owner: sa.Column[Any], since: sa.Column[Any]) -> int:
+    """How many rows the owners have that are older than these are kept."""
+    old = sa.select(sa.func.count()).where(owner == _OWNER, since <= _BEFORE)
+    return sum(int(connection.scalar(old, _of(one)) or 0) for one in owners)
 
 
 def _kept(row: Any, policy: str, setting: str) -> _Kept:

@@ -83,7 +83,7 @@ def delivery_key(text: str) -> tuple[int, int]:
 def conditions(selection: Selection, applied: AppliedTopology) -> Iterator[sa.ColumnElement[bool]]:
     """What rows of ``SOURCE`` have to meet. Of a partition key it may let through others: ``has_key`` is sure."""
     if selection.subscription is not None:
-        yield delivery.c.subscription_id == _subscription_id(selection.subscription, applied)
+        yield delivery.c.subscription_id == subscription_id(selection.subscription, applied)
     if selection.state is not None:
         yield in_state(selection.state)
     if selection.delivery_ids is not None:
@@ -103,7 +103,10 @@ def conditions(selection: Selection, applied: AppliedTopology) -> Iterator[sa.Co
 
 
 def in_state(state: DeliveryState) -> sa.ColumnElement[bool]:
-    """Whether a delivery counts as being in ``state``: a lease whose time is over is none."""
+    """Whether a delivery counts as being in ``state``: a lease whose time is over is none.
+
+    Raises ``InvalidSelection`` for deliveries that are over, which are kept elsewhere.
+    """
     held = delivery.c
     over = sa.or_(held.lease_expires_at.is_(None), held.lease_expires_at <= moment())
     match state:
@@ -113,6 +116,8 @@ def in_state(state: DeliveryState) -> sa.ColumnElement[bool]:
             return sa.and_(held.state == "leased", ~over)
         case "pending":
             return sa.or_(held.state == "pending", sa.and_(held.state == "leased", over))
+        case "completed" | "discarded":
+            raise InvalidSelection(f"deliveries that are {state} are over; they can be looked at and not be changed")
 
 
 def in_order(selection: Selection, after: Place | None) -> tuple[list[sa.Column[Any]], list[sa.ColumnElement[bool]]]:
@@ -144,7 +149,8 @@ def has_key(row: Row[Any], selection: Selection) -> bool:
     return selection.partition_key is None or partition_key(row) == selection.partition_key
 
 
-def _subscription_id(name: str, applied: AppliedTopology) -> int:
+def subscription_id(name: str, applied: AppliedTopology) -> int:
+    """The id of the subscription ``name``. Raises ``SubscriptionNotFound``."""
     if name not in applied.subscriptions:
         raise unknown_subscription(name, applied.subscriptions)
     return applied.subscriptions[name].id
@@ -153,6 +159,11 @@ def _subscription_id(name: str, applied: AppliedTopology) -> int:
 def _ages(selection: Selection) -> Iterator[sa.ColumnElement[bool]]:
     dead = selection.state == "dead"
     since = delivery.c.dead_since if dead else sa.func.coalesce(delivery.c.dead_since, message.c.published_at)
+    yield from of_age(since, selection)
+
+
+def of_age(since: sa.ColumnElement[Any], selection: Selection) -> Iterator[sa.ColumnElement[bool]]:
+    """The conditions of age, counted from ``since``."""
     if selection.older_than is not None:
         yield since <= _ago(selection.older_than)
     if selection.newer_than is not None:
@@ -164,6 +175,11 @@ def _ago(age: timedelta) -> sa.ColumnElement[datetime]:
 
 
 def _keyed(key: str) -> Iterator[sa.ColumnElement[bool]]:
-    """The lane where there is one, and what the envelope holds: it is canonical JSON, so the key's text is known."""
+    """The lane where there is one, and what the envelope holds."""
     yield sa.or_(delivery.c.lane == lane_of(key), delivery.c.lane.is_(None))
-    yield message.c.body.contains(f'"partition_key":{json.dumps(key, ensure_ascii=False)}', autoescape=True)
+    yield names_key(key)
+
+
+def names_key(key: str) -> sa.ColumnElement[bool]:
+    """Whether a message's envelope has the text of this partition key: it is canonical JSON, so that is known."""
+    return message.c.body.contains(f'"partition_key":{json.dumps(key, ensure_ascii=False)}', autoescape=True)

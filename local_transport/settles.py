@@ -28,7 +28,7 @@ from local_transport.details import failure_texts, kept_text
 from local_transport.dialects.port import Rows
 from local_transport.lanes import Emptied, LaneMode, Lanes
 from towpath.context import Progress
-from towpath.errors import TransportUnavailable
+from towpath.errors import TransportRejected, TransportUnavailable
 from towpath.message import ABSENT
 from towpath.settlement import (
     CancelRequested,
@@ -159,7 +159,7 @@ class _Settle:
                 return [Settled(state=state)] * len(settled)
             done: set[tuple[Any, ...]] = {row[:3] for row in changed}
             cancelled = self._cancelled(subscription_id, [proof for proof in in_order if proof not in done])
-        except TransportUnavailable as error:
+        except (TransportRejected, TransportUnavailable) as error:
             return [Failed(error=str(error)) for _ in settled]
         return [_answer(proof, done, cancelled, state) for proof in proofs]
 

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from sqlalchemy.engine import Connection
 
+from local_transport.dialects import Dialect
 from local_transport.dialects.port import Rows
 
 
@@ -31,3 +32,13 @@ class Step(Protocol):
 
     def batch(self, connection: Connection) -> Swept:
         """Do a part of bounded size of what is due, in the caller's transaction. Waits for no lock on a delivery."""
+
+
+class Retained(Step, Protocol):
+    """Housekeeping of what is kept for a time."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        """Its statements are the dialect's."""
+
+    def overdue(self, connection: Connection) -> int:
+        """How many rows are kept for longer than they should be."""

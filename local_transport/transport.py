@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Self
 
 from sqlalchemy.engine import Connection
@@ -19,13 +20,14 @@ from local_transport.editing import Editor
 from local_transport.operating import DatabaseOperator
 from local_transport.pacing import Pacer
 from local_transport.publishing import DatabasePublisher
+from local_transport.purging import Purging
 from local_transport.schema import require_current
 from local_transport.settles import Settles
 from local_transport.sweeping import Sweep
 from local_transport.wakeups import Wakeups
 from towpath.envelope import Sources
 from towpath.manifest import Manifest
-from towpath.message import JsonValue, NewMessage, PublishResult, utc_now
+from towpath.message import Clock, JsonValue, NewMessage, PublishResult, utc_now
 from towpath.operating import Warrant
 from towpath.ports import Capability, Consumer, Operator
 from towpath.settlement import SubscriptionPolicy
@@ -58,14 +60,14 @@ class DatabaseTransport:
     Besides ``Transport`` it is a ``TopologyStore``, a ``Sweeper`` and an ``AuditTrail``.
     """
 
-    def __init__(self, database: Database, log: logging.Logger) -> None:
-        """``database`` must have this version's tables; closing the transport closes it."""
+    def __init__(self, database: Database, log: logging.Logger, clock: Clock = utc_now) -> None:
+        """``database`` must have this version's tables; closing the transport closes it. ``clock`` dates messages."""
         self._database = database
         self._log = log
         self._reader = TopologyReader()
         self._wakeups = Wakeups(database, log, os.urandom)
         self._settles = Settles(database)
-        sources = Sources(clock=utc_now, random_bytes=os.urandom)
+        sources = Sources(clock=clock, random_bytes=os.urandom)
         self._publisher = DatabasePublisher(database, self._reader, sources, self._wakeups)
         self._sweep = Sweep(database, self._wakeups.due, log, Pacer())
 
@@ -88,10 +90,16 @@ class DatabaseTransport:
         return self._publisher.publish(topic, messages, enlisted)
 
     def policies(self) -> Mapping[str, SubscriptionPolicy]:
-        """The subscriptions that are applied now. Raises ``TransportUnavailable``."""
+        """The subscriptions that are applied now; one that an operator paused has the status ``paused``.
+
+        Raises ``TransportUnavailable``.
+        """
         with self._database.reading() as connection:
             applied = self._reader.current(connection)
-        return {name: found.policy for name, found in sorted(applied.subscriptions.items())}
+            paused = self._reader.paused(connection)
+        found = {name: one.policy for name, one in sorted(applied.subscriptions.items())}
+        stopped = {name: replace(found[name], status="paused") for name in paused if name in found}
+        return found | {name: policy for name, policy in stopped.items() if found[name].status == "active"}
 
     def consumer(self, subscription: str) -> Consumer:
         """A consumer; raises ``SubscriptionNotFound``."""
@@ -134,6 +142,10 @@ class DatabaseTransport:
         """
         return self._sweep.run()
 
+    def purging(self) -> Purging:
+        """Retention now, and what it would remove."""
+        return Purging(database=self._database, due=self._wakeups.due, pacer=Pacer())
+
     def close(self) -> None:
         """Close every connection."""
         self._wakeups.close()
@@ -163,8 +175,8 @@ def open_transport(url: str, options: Options) -> DatabaseTransport:
     """Open the database at ``url``: ``sqlite:///dev.db`` or ``postgresql://user@host/name``.
 
     An empty SQLite file is given its tables. Raises ``UnknownTransport`` for a URL that cannot be meant,
-    ``TransportUnavailable`` when the database does not answer, ``SchemaOutdated`` when its tables are missing or of
-    another version.
+    ``TransportUnavailable`` when the database does not answer, ``TransportRejected`` when it lets nobody in with this
+    URL, ``SchemaOutdated`` when its tables are missing or of another version.
     """
     database = Database(url)
     try:

@@ -38,7 +38,7 @@ class HeldLease:
     ``stops_at`` is there while its handler runs under a time limit, ``starts_by`` where it was claimed ahead of the
     handlers: one that has not ``started`` by then is given back. ``decided`` says that it waits to be settled,
     ``settling`` that this is being done, ``lost`` that the lease was reported lost. ``decision`` is what is to be
-    settled, after ``milliseconds`` of handling.
+    settled, after ``milliseconds`` of handling, which began ``waited`` seconds after the claim.
     """
 
     delivery: Delivery
@@ -53,6 +53,7 @@ class HeldLease:
     lost: bool = False
     decision: Decision | None = None
     milliseconds: float = 0.0
+    waited: float = 0.0
     abort: AbortSignal = field(default_factory=AbortSignal)
 
 

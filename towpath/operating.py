@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, overload, runtime_c
 from towpath.message import JsonValue, Message, NewMessage
 from towpath.settlement import SubscriptionStatus
 
-DeliveryState = Literal["pending", "leased", "dead"]
+DeliveryState = Literal["pending", "leased", "dead", "completed", "discarded"]
 WaitsFor = Literal["time", "worker", "key_in_flight", "key_order", "key_blocked", "resume"]
 PartitionState = Literal["idle", "in_flight", "blocked"]
 
@@ -25,7 +25,8 @@ class SubscriptionStats:
     """How a subscription stands. ``pending`` waits or is backing off, ``leased`` is with a worker.
 
     ``None`` says that the transport cannot tell. The counts are exact with the capability ``exact_backlog``.
-    ``status`` is ``paused`` whether the topology or an operator says so.
+    ``status`` is ``paused`` whether the topology or an operator says so. ``oldest_pending`` and ``oldest_dead`` are
+    the ages of what waits, or is dead, for longest; the rates are those of the last five minutes.
     """
 
     subscription: str
@@ -37,6 +38,9 @@ class SubscriptionStats:
     discarded: int | None
     oldest_pending: timedelta | None
     status: SubscriptionStatus = "active"
+    oldest_dead: timedelta | None = None
+    completed_per_minute: float | None = None
+    dead_per_minute: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +98,14 @@ class DeadLetterEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryEntry:
-    """An open or dead delivery. A lease whose time is over counts as pending.
+    """A delivery: open, dead, or over. A lease whose time is over counts as pending.
 
     ``waits_for`` says of a pending one what it needs: its ``time`` to come, a ``worker``, the end of another delivery
     of its key (``key_in_flight``), its turn within its key (``key_order``), a dead letter of its key to be replayed or
     discarded (``key_blocked``), or the subscription to be resumed (``resume``). ``due_at`` is when it may be claimed.
     ``reason`` is why it is dead, or was cancelled; ``error`` the last error. ``percent`` and ``note`` are what its
-    handler reported last.
+    handler reported last. Of one that is ``completed`` or ``discarded`` no more is kept than ``finished_at``, the last
+    attempt, and why it was discarded.
     """
 
     delivery_id: str
@@ -116,6 +121,7 @@ class DeliveryEntry:
     due_at: datetime | None
     lease_expires_at: datetime | None
     dead_since: datetime | None
+    finished_at: datetime | None = None
     expires_at: datetime | None
     waits_for: WaitsFor | None
     reason: str
@@ -161,10 +167,12 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which deliveries are meant: those that meet every condition given; without any, all there are.
+    """Which deliveries are meant: those that meet every condition given; without any, all that are open or dead.
 
+    What is ``completed`` or ``discarded`` is meant only by its ``state``, and can be looked at and not be changed.
     ``reason`` and ``error_type`` must be equal to why the delivery is dead, and to its last error's type. Its age, of
-    which ``older_than`` and ``newer_than`` speak, is counted from when it became dead, else from its publishing.
+    which ``older_than`` and ``newer_than`` speak, is counted from when it became dead or was over, else from its
+    publishing.
     """
 
     subscription: str | None = None
@@ -241,7 +249,7 @@ class Operator(Protocol):
 
     def deliveries(self, selection: Selection, limit: int, cursor: str | None = None) -> Page[DeliveryEntry]:
         """At most ``limit`` of the selected deliveries, in the order of their publishing; dead ones alone, those dead
-        for longest first. Changes nothing.
+        for longest first; those that are over, of each subscription the last first. Changes nothing.
         """
 
     def dead_letters(self, subscription: str | None, limit: int, cursor: str | None = None) -> Page[DeadLetterEntry]:
@@ -280,8 +288,10 @@ class Operator(Protocol):
     def resume(self, subscription: str, warrant: Warrant) -> bool:
         """Undo ``pause``; what the topology says stays. ``False`` when it was not paused by an operator."""
 
-    def audit(self, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
-        """At most ``limit`` entries of the audit trail, newest first."""
+    def audit(self, limit: int, cursor: str | None = None, about: str | None = None) -> Page[AuditEntry]:
+        """At most ``limit`` entries of the audit trail, newest first; or of those ``about`` a delivery, by its id, or a
+        subscription, by its name.
+        """
 
 
 @runtime_checkable

@@ -104,10 +104,15 @@ class Transport(Publisher, Protocol):
         """What this transport can do."""
 
     def policies(self) -> Mapping[str, SubscriptionPolicy]:
-        """The subscriptions that a worker may serve, by name."""
+        """The subscriptions that a worker may serve, by name, as they are now; a ``status`` of ``paused`` may be an
+        operator's. A worker looks every 2 s.
+        """
 
     def consumer(self, subscription: str) -> Consumer:
-        """A consumer of ``subscription``; raises ``SubscriptionNotFound``. Usable from several threads."""
+        """A consumer of ``subscription``, usable from several threads.
+
+        Raises ``SubscriptionNotFound``, and ``Unsupported`` for one that no worker may serve.
+        """
 
     def operator(self) -> Operator:
         """The operator's view of this transport."""

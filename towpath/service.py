@@ -6,22 +6,23 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from towpath.context import Progress
 from towpath.dispatch import Control, Dispatcher
-from towpath.errors import SubscriptionNotFound, TransportUnavailable
+from towpath.errors import HandlerNotFound, SubscriptionNotFound, TransportRejected, TransportUnavailable, Unsupported
 from towpath.leases import HeldLease, LeaseKeeper
 from towpath.loops import AsyncLoop
 from towpath.message import utc_now
 from towpath.pace import Pace, round_number
+from towpath.permits import Permit, Permits
 from towpath.ports import Transport
-from towpath.settlement import Decision, Delivery, Release
+from towpath.settlement import Decision, Delivery, Release, SubscriptionPolicy
 from towpath.settling import Counts, Settling, joined
+from towpath.stopping import Stop
 from towpath.terms import Terms
 
 _LONG_WAIT: Final = timedelta(minutes=10)  # of a receive that a stop ends without harm
@@ -30,29 +31,40 @@ _SHORT_POLL: Final = timedelta(seconds=1)  # SQS answers a poll without a wait f
 _FREE_SECONDS: Final = 0.2  # of a wait for a free thread
 _LATE_SECONDS: Final = 5.0  # what was claimed ahead waits no longer for a thread: another worker may have one
 _LOOK_SECONDS: Final = 0.05  # between two looks at what others do
-_ERROR_PAUSE_SECONDS: Final = (0.5, 30.0)  # first and longest pause after a transport that does not answer
+
+# What ends one subscription's part, and none of the others.
+OWN_FAULTS: Final = (HandlerNotFound, SubscriptionNotFound, TransportRejected, Unsupported)
+
+Renew = Callable[[Dispatcher, SubscriptionPolicy], Dispatcher]
 
 
 class Service:
-    """Serves one subscription until the worker stops or the options say that it is done; then drains."""
+    """Serves one subscription until it or the worker stops, or the options say that it is done; then drains."""
 
-    def __init__(self, transport: Transport, dispatcher: Dispatcher, terms: Terms) -> None:
+    def __init__(self, transport: Transport, dispatcher: Dispatcher, terms: Terms, renew: Renew) -> None:
+        """``renew`` makes the dispatcher for another policy; it raises ``HandlerNotFound`` or ``Unsupported``."""
         self.name = dispatcher.policy.subscription
         self.fault: BaseException | None = None
+        self.trouble: TransportUnavailable | None = None  # while nothing was ever received
         self.ended = threading.Event()
         self.gave_up = False  # set when a handler was left running
         self._dispatcher = dispatcher
+        self._renew = renew
+        self._terms = terms
         self._options = terms.options
         self._allowance = terms.allowance
-        self._stopping = terms.stopping
+        self._places = terms.places
+        self._stopping = Stop()
         self._aborting = threading.Event()
         self._log = logging.getLogger("towpath.delivery")
         self._consumer = transport.consumer(self.name)
         self._keeper = LeaseKeeper(self._consumer, time.monotonic, self._log, self._give_back)
-        self._settling = Settling(self._consumer, self._keeper, self._aborting, self._stop_on)
+        self._settling = Settling(self._consumer, self._keeper, self._aborting, self._stop_on, terms)
         self._stopping.then(self._consumer.stop_receiving)
+        terms.stopping.then(self._stopping.set)
         self._capabilities = transport.capabilities
-        self._pause = _ERROR_PAUSE_SECONDS[0]
+        self._has_answered = False
+        self._permits = Permits(terms, self._stopping.is_set)
         self._pace = Pace(time.monotonic)
         self._enough = 0  # while so many deliveries wait for a thread, no more are claimed
         self._received = 0
@@ -76,6 +88,20 @@ class Service:
     def counts(self) -> Counts:
         """What was done so far."""
         return self._settling.counts
+
+    @property
+    def in_flight(self) -> int:
+        """How many deliveries are in its hands."""
+        return len(self._keeper.held())
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether the transport did not answer the last time that it was asked for deliveries."""
+        return self._terms.outages.is_met_by(self.name)
+
+    def stop(self) -> None:
+        """Claim nothing more and drain, while the worker goes on."""
+        self._stopping.set()
 
     def abort(self) -> None:
         """Ask the running handlers to stop, and wait for them no longer than that takes."""
@@ -105,10 +131,9 @@ class Service:
 
     def _stop_on(self, error: BaseException) -> None:
         self.fault = self.fault or error
-        if isinstance(error, SubscriptionNotFound):  # taken away under the worker, which may serve others
-            self._log.error("%s; the others go on", error)
-        else:
-            self._stopping.set()
+        self._stopping.set()
+        if not isinstance(error, OWN_FAULTS):
+            self._terms.stopping.set()
 
     # Receiving
 
@@ -117,7 +142,8 @@ class Service:
         received: list[Delivery] | None = None
         while not self._stopping.is_set():
             busy = self._keeper.busy  # before the receive: what is settled during it may be due again
-            received = self._receive(self._wait(idle_since, busy=busy, quiet=not busy and not received))
+            wait = self._wait(idle_since, busy=busy, quiet=not busy and not received)
+            received = self._receive(wait, found_nothing=received == [])
             if received or busy:
                 idle_since = time.monotonic()
             elif self._is_done(received, idle_since):
@@ -131,7 +157,7 @@ class Service:
         One that a stop leaves behind may yet bring something: also what this worker gives back then, if it is ``busy``,
         and the more probably the less ``quiet`` it is.
         """
-        if self._options.once:
+        if self._options.once or self.is_in_trouble:  # an end of the trouble is to be noticed at once
             return timedelta(0) if "exact_backlog" in self._capabilities else _SHORT_POLL
         if self._allowance.is_limited or not (quiet or "receive_ends_at_stop" in self._capabilities):
             return _RECEIVE_WAIT
@@ -140,30 +166,44 @@ class Service:
         left = self._options.idle_exit - timedelta(seconds=time.monotonic() - idle_since)
         return _RECEIVE_WAIT if busy else max(left, timedelta(0))
 
-    def _receive(self, wait: timedelta) -> list[Delivery] | None:
+    def _receive(self, wait: timedelta, *, found_nothing: bool) -> list[Delivery] | None:
         """Have the handler threads in work. ``None`` when nothing was asked for, or no answer came."""
         wanted = self._wanted()
-        granted = 0 if self._stopping.is_set() else self._allowance.take(wanted)  # it may have waited for a free one
-        if granted == 0:
-            if wanted > 0:
-                self._stopping.wait(_LOOK_SECONDS)  # the claims that are left are others' to make
+        if wanted == 0 or self._stopping.is_set():  # it may have waited for a free one
+            return None
+        permit = self._permits.ask(wanted, wait, found_nothing=found_nothing)
+        if permit.count == 0:
+            self._stopping.wait(_LOOK_SECONDS)  # the claims that are left are others' to make
             return None
         try:
-            deliveries = self._consumer.receive(granted, wait)
+            deliveries = self._consumer.receive(permit.count, permit.wait)
         except TransportUnavailable as error:
-            self._allowance.made(granted, 0)
-            if self._options.once:
-                raise  # there is nothing to wait for: the caller has to know
-            self._log.error("cannot receive, trying again in %.1f s: %s", self._pause, error)
-            self._stopping.wait(self._pause)
-            self._pause = min(self._pause * 2, _ERROR_PAUSE_SECONDS[1])
+            self._permits.used(permit, 0)
+            self._await_answer(error)
             return None
-        self._pause = _ERROR_PAUSE_SECONDS[0]
-        self._allowance.made(granted, len(deliveries))
-        self._start(deliveries)
+        except BaseException:
+            self._permits.used(permit, 0)
+            raise
+        self._terms.outages.answered(self.name)
+        self._has_answered, self.trouble = True, None
+        self._permits.used(permit, len(deliveries))
+        self._start(deliveries, self._placed(permit, len(deliveries)))
         if not deliveries and self._allowance.is_limited:
             self._stopping.wait(2 * _LOOK_SECONDS)  # others can take the claims that nothing came for
         return deliveries
+
+    def _await_answer(self, error: TransportUnavailable) -> None:
+        """Wait until it is time to try again; raises ``error`` where there is nothing to wait for."""
+        if self._options.once:
+            raise error  # the caller has to know
+        if not self._has_answered:
+            self.trouble = error
+        self._stopping.wait(self._terms.outages.failed(self.name, "receive", error))
+
+    def _placed(self, permit: Permit, claimed: int) -> int:
+        """How many of those ``claimed`` may run now; waits a while for a place."""
+        until = time.monotonic() + _LATE_SECONDS
+        return self._permits.placed(permit, claimed, lambda: self._stopping.is_set() or time.monotonic() > until)
 
     def _wanted(self) -> int:
         """How many deliveries to claim now: for the threads that are free, and some ahead. Waits a while for a first.
@@ -190,20 +230,34 @@ class Service:
         last claim brought more that were tried before than others, none may.
         """
         ahead = self._pace.ahead(sum(self._handled))
-        if self._is_careful or self._allowance.is_limited or self._dispatcher.policy.max_attempts == 1:
+        if self._is_careful or self._allowance.is_limited or self._places.is_limited:
+            return 0
+        if self._dispatcher.policy.max_attempts == 1:
             return 0
         return ahead if "release_refunds_attempt" in self._capabilities else 0
 
-    def _start(self, deliveries: list[Delivery]) -> None:
-        if self._dispatcher.policy != self._consumer.policy:  # another one was applied
-            self._dispatcher = replace(self._dispatcher, policy=self._consumer.policy)
+    def _start(self, deliveries: list[Delivery], placed: int) -> None:
+        """Have so many run as are ``placed``, keep ahead what may be, and give back the others."""
         self._settling.counts.received += len(deliveries)
-        free = max(self._free(), 0)
-        ahead = [delivery for delivery in deliveries[free:] if delivery.attempt == 1]
+        try:
+            self._follow_policy()
+        except OWN_FAULTS:
+            self._places.give_back(placed)
+            self._release(deliveries)
+            raise
+        self._release(deliveries[placed:])
+        free = min(max(self._free(), 0), placed)
+        ahead = [delivery for delivery in deliveries[free:placed] if delivery.attempt == 1]
         self._have_handled(self._keeper.hold(deliveries[:free]))
         self._have_handled(self._keeper.hold(ahead, time.monotonic() + _LATE_SECONDS))
-        self._release([delivery for delivery in deliveries[free:] if delivery.attempt > 1])
+        self._release([delivery for delivery in deliveries[free:placed] if delivery.attempt > 1])
         self._is_careful = sum(delivery.attempt > 1 for delivery in deliveries) * 2 > len(deliveries)
+
+    def _follow_policy(self) -> None:
+        """Go by the policy that the last claim went by. Raises one of ``OWN_FAULTS`` when its handler does not load."""
+        policy = self._consumer.policy
+        if policy is not self._dispatcher.policy and policy != self._dispatcher.policy:
+            self._dispatcher = self._renew(self._dispatcher, policy)
 
     def _have_handled(self, leases: Sequence[HeldLease]) -> None:
         self._received += len(leases)
@@ -232,6 +286,7 @@ class Service:
                     self._handle(held, loop)
                 except BaseException as error:  # noqa: BLE001 - as everywhere, but without a generator for each
                     self._stop_on(error)
+                self._places.give_back()
                 self._settling.await_room()  # when settling lags, claim no more: what is claimed has to be settled
                 self._handled[number] += 1
                 if self._waiting.qsize() <= self._enough and not self._freed.is_set():
@@ -254,7 +309,7 @@ class Service:
             return
         limit = self._dispatcher.policy.max_processing_seconds
         deadline = None if limit is None else utc_now() + timedelta(seconds=limit)
-        waited = started - held.held_since
+        held.waited = waited = started - held.held_since
         control = Control(abort=held.abort, beat=beat, deadline=deadline, run_async=loop.run, received_ago=waited)
         self._dispatcher.dispatch(held.delivery, control, settle_later)
 
@@ -280,6 +335,7 @@ class Service:
         """Give back what no thread has taken yet: those that run may take long."""
         with suppress(queue.Empty):
             while (held := self._waiting.get_nowait()) is not None:
+                self._places.give_back()
                 if self._keeper.decide(held):
                     self._give_back(held)
 

@@ -38,9 +38,10 @@ class Delivery(metaclass=Record, frozen=False):  # not frozen: making one is qui
     whoever reads its body.
 
     ``body`` is the wire form. ``message_id`` is the transport's own id of the message until the body is read, and the
-    message's from then on, when ``correlation_id`` is known too: ``is_of`` sets both. ``attributes`` are the
-    transport's message attributes (they matter for foreign messages only). ``lease_token`` proves the lease.
-    ``attempt`` counts this one, from 1.
+    message's from then on, when ``correlation_id`` and ``partition_key`` are known too: ``is_of`` sets them.
+    ``attributes`` are the transport's message attributes (they matter for foreign messages only). ``lease_token``
+    proves the lease. ``attempt`` counts this one, from 1. ``available_at`` is when its message was published, or was
+    to come if that is later; ``None`` until the body is read.
     """
 
     id: str
@@ -55,10 +56,15 @@ class Delivery(metaclass=Record, frozen=False):  # not frozen: making one is qui
     received_at: datetime
     checkpoint: JsonValue = None
     correlation_id: str | None = None
+    available_at: datetime | None = None
+    partition_key: str | None = None
 
     def is_of(self, message: Message[Any]) -> None:
         """Take over what the body says of its message."""
+        published, later = message.published_at, message.deliver_after
         self.message_id, self.correlation_id = message.id, message.correlation_id
+        self.available_at = published if later is None or later < published else later
+        self.partition_key = message.partition_key
 
     def ids(self) -> dict[str, object]:
         """What a log line tells of it."""
@@ -226,6 +232,8 @@ def log_settled(log: Logger, decision: Decision, result: SettleResult, milliseco
     if not log.isEnabledFor(level):
         return
     facts = _why(decision) | decision.delivery.ids() | {"duration_ms": round(milliseconds, 1)}
+    if decision.delivery.partition_key is not None:
+        facts["partition_key"] = decision.delivery.partition_key
     match result:
         case Settled(state=state):
             log.log(level, "delivery %s%s", state, _when(decision), extra=facts | {"state": state})

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final, assert_never
 
 from towpath.leases import HeldLease, LeaseKeeper
+from towpath.observing import Ended, Observer
 from towpath.ports import Consumer
 from towpath.settlement import (
     CancelAcknowledgement,
@@ -25,6 +26,7 @@ from towpath.settlement import (
     log_settled,
     settle,
 )
+from towpath.terms import Terms
 
 _BATCH: Final = 500  # also the most that waits to be settled: then handlers wait
 _AGAIN_SECONDS: Final = 0.5  # between two tries of a settle that the transport could not make
@@ -48,6 +50,12 @@ class Counts:
         """Count an answer."""
         state = _counted(decision, result)
         self.states[state] = self.states.get(state, 0) + 1
+
+    def include(self, other: Counts) -> None:
+        """Add what ``other`` has counted so far."""
+        self.received += other.received
+        for state, count in dict(other.states).items():  # a copy: its settler counts on
+            self.states[state] = self.states.get(state, 0) + count
 
 
 def _counted(decision: Decision, result: SettleResult) -> str:
@@ -76,12 +84,21 @@ class Settling:
     ``aborting`` is set nothing is tried again. ``faulty`` is told what no settle is to blame for: a log that breaks.
     """
 
-    def __init__(self, consumer: Consumer, keeper: LeaseKeeper, aborting: threading.Event, faulty: Faulty) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        keeper: LeaseKeeper,
+        aborting: threading.Event,
+        faulty: Faulty,
+        terms: Terms,
+    ) -> None:
         self.counts = Counts()
         self._consumer = consumer
         self._keeper = keeper
         self._aborting = aborting
         self._faulty = faulty
+        self._observer = terms.observer
+        self._outages = terms.outages
         self._log = logging.getLogger("towpath.delivery")
         self._room = threading.Event()
         self._decided: queue.SimpleQueue[HeldLease | None] = queue.SimpleQueue()
@@ -145,6 +162,7 @@ class Settling:
         self._keeper.settle_begins(batch)
         decisions = [held.decision for held in batch if held.decision is not None]  # all have one
         again: list[HeldLease] = []
+        error = ""
         cancelled: list[HeldLease] = []
         settled: list[tuple[HeldLease, Decision, SettleResult]] = []
         for held, decision, result in zip(batch, decisions, self._results(decisions), strict=True):
@@ -152,6 +170,7 @@ class Settling:
                 settled.append((held, decision, result))
             elif isinstance(result, Failed) and not isinstance(result, _Broken) and self._may_try_again(held):
                 again.append(held)
+                error = result.error
             elif isinstance(result, CancelRequested) and not isinstance(decision, CancelAcknowledgement):
                 held.decision = CancelAcknowledgement(delivery=decision.delivery)
                 cancelled.append(held)
@@ -159,7 +178,9 @@ class Settling:
                 settled.append((held, decision, result))
         self._settled(settled)
         if again:
-            self._log.warning("%d outcomes could not be settled yet, trying again", len(again))
+            self._outages.failed(self._thread.name, "settle outcomes yet", error, every=_AGAIN_SECONDS)
+        elif settled:
+            self._outages.answered(self._thread.name)
         return again + self._settle(cancelled)
 
     def _may_try_again(self, held: HeldLease) -> bool:
@@ -175,11 +196,32 @@ class Settling:
         for _, decision, result in settled:
             self.counts.add(decision, result)
         self._keeper.drop(held for held, _, _ in settled)
+        if self._observer is not None and settled:
+            self._tell(self._observer, settled)
         for held, decision, result in settled:
             try:
                 log_settled(self._log, decision, result, held.milliseconds)
             except Exception as error:  # noqa: BLE001 - a log that fails must not end the settler
                 self._faulty(error)
+
+    def _tell(self, observer: Observer, settled: Sequence[tuple[HeldLease, Decision, SettleResult]]) -> None:
+        policy = self._consumer.policy
+        try:
+            ended = [_ended(held, decision, result) for held, decision, result in settled]
+            observer.settled(policy.subscription, policy.topic, ended)
+        except Exception as error:  # noqa: BLE001 - counting that fails must not end the settler
+            self._log.error("what was settled is not counted: %s: %s", type(error).__name__, error)
+
+
+def _ended(held: HeldLease, decision: Decision, result: SettleResult) -> Ended:
+    ending = _counted(decision, result)
+    if not held.started:
+        return Ended(ending=ending)
+    delivery, age = held.delivery, None
+    if delivery.available_at is not None and delivery.attempt == 1 and not delivery.is_replay:
+        came = (delivery.received_at - delivery.available_at).total_seconds()  # clocks of two machines may be apart
+        age = max(came + held.waited, 0.0)
+    return Ended(ending=ending, duration=held.milliseconds / 1000, age=age)
 
 
 def joined(threads: list[threading.Thread], seconds: float, cut_short: Callable[[], bool] = bool) -> bool:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import runpy
 import subprocess
 import sys
 import typing
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from typer.main import get_command
 
 from aws_transport.transport import CAPABILITIES as AWS
 from local_transport.transport import CAPABILITIES as DATABASE
-from towpath.cli.main import build_app
 from towpath.manifest.schema import manifest_schema
 from towpath.ports import Capability
 from towpath.topology import topology_schema
@@ -83,55 +77,8 @@ def conformance_matrix() -> str:
 
 
 def command_line_page() -> str:
-    """Every command with its help and its options, from the command line itself."""
-    lines = [
-        "# Command line",
-        "",
-        "Tables are for people; `--json`, where a command has it, is for programs. Exit 0 is success, 1 a failure or a",
-        "finding, 2 wrong use, or a topology or manifest with mistakes. A failure is one sentence; `towpath --debug`",
-        "shows its traceback. The transport comes from `--transport` or `TOWPATH_TRANSPORT`, the manifest from",
-        "`--manifest` or `TOWPATH_MANIFEST`, the bindings from `--bindings` or `TOWPATH_BINDINGS`.",
-        "",
-        "Standard output that cannot be written, for a full disk or because it is closed, is a failure only of a",
-        "command whose output is all that it is called for, such as `stats`. `publish`, `apply`, `manifest render`",
-        "into a file and `bundle` say on standard error what they did, and exit as if it had been written: a script",
-        "that repeats what failed does not publish again. A reader who goes, as `head` does, is told nothing.",
-    ]
-    for path, command in _commands("towpath", get_command(build_app())):
-        lines += ["", f"## `{path}`", "", *_paragraphs(command.help or "")]
-        rows = [row for parameter in command.params if (row := _row(parameter))]
-        if rows:
-            lines += ["", "| | default | |", "|---|---|---|", *rows]
-    return "\n".join(lines) + "\n"
-
-
-def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    if not hasattr(command, "list_commands"):
-        yield path, command
-        return
-    for name in command.list_commands(None):
-        yield from _commands(f"{path} {name}", command.get_command(None, name))
-
-
-def _paragraphs(text: str) -> list[str]:
-    text = re.sub(r"\s*Example: (.*?)\s*$", r"\n\n`\1`", text.replace("\n", " ").replace("\f", ""), flags=re.DOTALL)
-    return re.sub(r" {2,}", "\n\n", text.strip()).splitlines()
-
-
-def _row(parameter: Any) -> str | None:
-    if parameter.name in ("help", "install_completion", "show_completion"):
-        return None
-    is_option = parameter.param_type_name == "option"
-    names = ", ".join(parameter.opts) if is_option else parameter.name.upper()
-    meaning = (parameter.help or "").replace("|", "&#124;")
-    return f"| `{names}` | {_default(parameter)} | {meaning} |"
-
-
-def _default(parameter: Any) -> str:
-    if parameter.required:
-        return "required"
-    default = parameter.default
-    return "" if default in (None, False) or callable(default) else f"`{default}`"
+    """Every command, which a file of its own writes."""
+    return str(runpy.run_path(str(FOLDER / "command_page.py"))["command_line_page"]())
 
 
 def handler_page() -> str:
@@ -152,6 +99,11 @@ def errors_page() -> str:
 def manifest_page() -> str:
     """The manifest's page, which a file of its own writes."""
     return str(runpy.run_path(str(FOLDER / "manifest_page.py"))["manifest_page"]())
+
+
+def testing_page() -> str:
+    """The page of what tests of handlers use, which a file of its own writes."""
+    return str(runpy.run_path(str(FOLDER / "testing_page.py"))["testing_page"]())
 
 
 def terraform_page() -> str:
@@ -182,6 +134,7 @@ PAGES = {
     "topology.md": topology_page,
     "topology.schema.json": schema_text,
     "manifest.md": manifest_page,
+    "testing.md": testing_page,
     "manifest.schema.json": manifest_schema_text,
     "../../terraform/README.md": terraform_page,
     "../explanation/transports-compared.md": comparison_page,

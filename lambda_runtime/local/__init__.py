@@ -5,12 +5,12 @@
 responses.
 """
 
-from lambda_runtime.local.clock import LocalClock
 from lambda_runtime.local.consumers import ConsumerSource
 from lambda_runtime.local.function import FunctionEnded, LocalFunction
 from lambda_runtime.local.mapping import Invocation, LocalMapping, MappingSettings
 from lambda_runtime.local.queue import LocalQueue, Sent
 from lambda_runtime.local.response import Verdict, verdict
+from towpath.testing import LocalClock
 
 __all__ = [
     "ConsumerSource",

@@ -14,7 +14,6 @@ from lambda_runtime.environment import Environment
 from lambda_runtime.factory import Extras, Function, function_for
 from lambda_runtime.invocation import usual_seconds
 from lambda_runtime.local.client import LocalSqs
-from lambda_runtime.local.clock import LocalClock
 from lambda_runtime.local.consumers import ConsumerSource
 from lambda_runtime.local.mapping import Invocation, LocalMapping, MappingSettings, Source
 from lambda_runtime.local.queue import LocalQueue, Sent
@@ -27,7 +26,7 @@ from towpath.handler import Handler, inspected, load
 from towpath.message import NewMessage, PublishError
 from towpath.operating import DeadLetterEntry
 from towpath.ports import Consumer
-from towpath.testing import LambdaSettings
+from towpath.testing import LambdaSettings, LocalClock
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from aws_transport.settlement import SqsAttribute
-from lambda_runtime.local.clock import LocalClock
 from lambda_runtime.local.queue import Received
 from lambda_runtime.local.response import Verdict, verdict
 from towpath import limits
+from towpath.testing import LocalClock
 
 LambdaFunction = Callable[[Any, Any], Any]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from aws_transport.settlement import SqsAttribute
-from lambda_runtime.local.clock import LocalClock
 from towpath import limits
+from towpath.testing import LocalClock
 
 Refusal = Literal["ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue"]
 Redrive = Callable[["Sent"], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from operator import methodcaller
@@ -9,15 +10,19 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.engine import Dialect as SqlDialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from towpath.errors import Unsupported
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_EPOCH_JULIAN_DAY: Final = 2440587.5
+_DAY_SECONDS: Final = 86_400
 
 
 # --- Types and options of tables ---------------------------------------------------------------------------------
@@ -167,6 +172,29 @@ def _among_sqlite(element: Among, compiler: SQLCompiler, **options: Any) -> str:
     return f"{column} IN {values}"
 
 
+class Only(FunctionElement[bool]):
+    """``Only(column, value)``: equality, for an order that begins with the column.
+
+    Told of an equality, PostgreSQL leaves the column out of the order, and may walk an index of the rest of it past the
+    rows of all other values.
+    """
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+
+@compiles(Only, "postgresql")
+def _only_postgresql(element: Only, compiler: SQLCompiler, **options: Any) -> str:
+    column, value = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} = ANY (ARRAY[{value}])"
+
+
+@compiles(Only, "sqlite")
+def _only_sqlite(element: Only, compiler: SQLCompiler, **options: Any) -> str:
+    column, value = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} = {value}"
+
+
 # --- The database's clock ----------------------------------------------------------------------------------------
 
 
@@ -198,7 +226,7 @@ def _now_postgresql(_element: Now, _compiler: SQLCompiler, **_options: Any) -> s
 
 @compiles(Now, "sqlite")
 def _now_sqlite(_element: Now, _compiler: SQLCompiler, **_options: Any) -> str:
-    return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"  # 2440587.5 is 1970-01-01
+    return f"CAST(ROUND((julianday('now') - {_EPOCH_JULIAN_DAY}) * {_DAY_SECONDS * 1000}) AS INTEGER)"
 
 
 @compiles(Later, "postgresql")
@@ -211,3 +239,16 @@ def _later_postgresql(element: Later, compiler: SQLCompiler, **options: Any) -> 
 def _later_sqlite(element: Later, compiler: SQLCompiler, **options: Any) -> str:
     start, seconds = (compiler.process(clause, **options) for clause in element.clauses)
     return f"({start} + CAST(ROUND(({seconds}) * 1000) AS INTEGER))"
+
+
+def go_by(engine: Engine, clock: Callable[[], datetime]) -> None:
+    """Have ``Now`` be what ``clock`` says, on every connection that ``engine`` makes from here on: for tests.
+
+    Raises ``Unsupported`` for a database whose clock is a server's.
+    """
+    if engine.dialect.name != "sqlite":
+        raise Unsupported("only the time of SQLite can be moved: another database goes by its server's clock")
+
+    @event.listens_for(engine, "connect")
+    def _tell(connection: sqlite3.Connection, _entry: object) -> None:
+        connection.create_function("julianday", 1, lambda _now: clock().timestamp() / _DAY_SECONDS + _EPOCH_JULIAN_DAY)

@@ -238,6 +238,9 @@ class Dialect(Protocol):
     def is_trouble(self, error: BaseException) -> bool:
         """Whether ``error`` tells of the server, the connection or the file, and not of a wrong statement."""
 
+    def is_refusal(self, error: BaseException) -> bool:
+        """Whether the server lets in nobody of that name, or has no such database: waiting changes nothing."""
+
     def is_passing(self, error: BaseException) -> bool:
         """Whether the transaction was refused only because of another one and can be run again at once."""
 

@@ -47,6 +47,7 @@ from local_transport.dialects.port import (
     Statement,
     wakeups_are_on,
 )
+from local_transport.dialects.refusals import is_refused_connect
 from towpath.errors import UnknownTransport
 
 _SQL: Final = URL.create("postgresql+psycopg").get_dialect()()
@@ -288,6 +289,10 @@ class PostgreSql:
         """Operational trouble."""
         sqlstate = getattr(error, "sqlstate", None)
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or sqlstate in _TROUBLE
+
+    def is_refusal(self, error: BaseException) -> bool:
+        """A connect that was refused for who asks, or for what."""
+        return is_refused_connect(error)
 
     def is_passing(self, error: BaseException) -> bool:
         """A refusal because of another transaction."""

@@ -181,6 +181,10 @@ class Sqlite:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)
         return code & 0xFF not in _DEFECTS  # the low byte is the primary result code
 
+    def is_refusal(self, error: BaseException) -> bool:  # noqa: ARG002 - the port's
+        """Never: there is nobody who lets in or not."""
+        return False
+
     def is_passing(self, error: BaseException) -> bool:  # noqa: ARG002 - the port's
         """Never: the busy time-out has waited already."""
         return False

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WITH_OTHERS = {"cli", "topology", "resolve", "__main__"}  # these may load pydantic, Typer and Rich
+WITH_OTHERS = {
+    "cli",
+    "topology",
+    "resolve",
+    "__main__",
+    "pytest_plugin",
+}  # these may load pydantic, Typer, Rich, pytest
 CORE = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in (ROOT / "towpath").rglob("*.py")
@@ -73,6 +79,10 @@ def test_the_core_without_topology_and_commands_loads_the_standard_library_only(
     loaded = loaded_by(*(name.removesuffix(".__init__") for name in CORE))
     assert foreign(loaded) == set()
     assert "tomllib" not in loaded
+
+
+def test_the_plugin_for_pytest_costs_a_run_that_does_not_use_it_nothing():
+    assert loaded_by("towpath.pytest_plugin") - loaded_by("pytest") == {"towpath", "towpath.pytest_plugin"}
 
 
 def test_a_transport_is_loaded_only_when_it_is_asked_for():

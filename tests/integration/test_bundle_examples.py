@@ -115,7 +115,7 @@ def test_everything_that_the_image_copies_is_in_the_clone_and_is_enough() -> Non
     }
     assert [source for source in copied if not (ROOT / source).exists()] == []
     towpath = {source for source, to in copied.items() if to.startswith("/tmp/towpath")}
-    assert towpath == {*PACKAGES, *FILES}  # what makes Towpath's wheel
+    assert towpath == {*PACKAGES, *FILES, "terraform"}  # what makes Towpath's wheel: a link in it leads to the module
     assert all(copied[name] == f"/tmp/towpath/{name}" for name in PACKAGES)
     (handler,) = [subscription.handler for subscription in manifest_of(IMAGE).subscriptions.values()]
     assert copied[f"examples/container-image/{handler.partition(':')[0]}.py"] == "${LAMBDA_TASK_ROOT}/"

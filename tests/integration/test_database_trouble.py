@@ -22,7 +22,7 @@ from tests.servers.relay import relayed
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
 from towpath.envelope import Origin, decode
-from towpath.errors import InvalidEnvelope, SchemaOutdated, TransportUnavailable, UnknownTransport
+from towpath.errors import InvalidEnvelope, SchemaOutdated, TransportRejected, TransportUnavailable, UnknownTransport
 from towpath.settlement import Completion, DeadLettering, Failed, Settled
 
 NOW = timedelta(0)
@@ -95,7 +95,7 @@ def test_a_server_that_is_not_there_is_reported_without_the_password():
 
 
 def test_a_database_that_is_not_there_is_reported(postgres_url):
-    with pytest.raises(TransportUnavailable, match='database "missing" does not exist'):
+    with pytest.raises(TransportRejected, match='database "missing" does not exist'):
         connect(sa.make_url(postgres_url).set(database="missing").render_as_string(hide_password=False))
 
 

@@ -1,8 +1,8 @@
 """Time for a database: moved on by shifting every stored time into the past, or told by a clock that is off."""
 
-import time
+import logging
 from contextlib import closing
-from typing import Any
+from datetime import timedelta
 
 import psycopg
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ from local_transport.connections import Database
 from local_transport.dialects.columns import Later, Moment
 from local_transport.tables import metadata
 from towpath import connect
+from towpath.message import utc_now
 
 
 def advance(url: str, seconds: float) -> None:
@@ -33,14 +34,9 @@ def advance_in(database: Database, seconds: float) -> None:
 def transport_with_clock(url: str, seconds: float) -> DatabaseTransport:
     """A transport on the database at ``url`` whose own clock is ``seconds`` ahead of this machine's."""
     if url.startswith("sqlite"):
-        transport: DatabaseTransport = connect(url)
-
-        @sa.event.listens_for(transport._database.engine, "connect")
-        def shift(connection: Any, _entry: object) -> None:
-            connection.create_function("julianday", 1, lambda _: (time.time() + seconds) / 86_400 + 2_440_587.5)
-
-        transport._database.engine.dispose()
-        return transport
+        database = Database(url)
+        database.go_by(lambda: utc_now() + timedelta(seconds=seconds))
+        return DatabaseTransport(database, logging.getLogger("towpath.database"))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA IF NOT EXISTS shifted")
         connection.execute(

@@ -22,6 +22,7 @@ from towpath.errors import (
     SubscriptionNotFound,
     TransportRejected,
     TransportUnavailable,
+    Unsupported,
 )
 from towpath.message import NewMessage
 from towpath.operating import Pace, Selection, Warrant
@@ -186,8 +187,13 @@ def test_a_worker_is_offered_the_subscriptions_with_host_worker(offline: AwsTran
     ],
 )
 def test_another_subscription_has_no_consumer_here(offline: AwsTransport, name: str, says: str) -> None:
-    with pytest.raises(SubscriptionNotFound, match=says):
+    with pytest.raises((SubscriptionNotFound, Unsupported), match=says):
         offline.consumer(name)
+
+
+def test_a_subscription_of_a_function_is_there_but_not_for_a_worker(offline: AwsTransport) -> None:
+    with pytest.raises(Unsupported, match=r"^a worker cannot serve the subscription 'letters\.function': its host is"):
+        offline.consumer("letters.function")
 
 
 def test_a_subscription_without_bindings_has_no_consumer_and_no_dead_letters(offline: AwsTransport) -> None:

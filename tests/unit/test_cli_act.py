@@ -1,6 +1,7 @@
 """``towpath deliveries``, ``dead-letters``, ``pause`` and ``resume``, over a database."""
 
 import json
+import signal
 from datetime import timedelta
 
 import pytest
@@ -8,7 +9,8 @@ from typer.testing import CliRunner
 
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
-from towpath.cli.changing import progress
+from towpath.cli.changing import changes
+from towpath.cli.interrupts import Interrupted
 from towpath.cli.main import build_app
 from towpath.cli.where import age, chosen, selected
 from towpath.errors import DeliveryNotFound, InvalidSelection, SubscriptionNotFound
@@ -227,16 +229,40 @@ def test_dead_letters_are_discarded_or_purged(run, shop):
     assert isinstance(run("dead-letters", "purge", "nobody", *WHY).exception, SubscriptionNotFound)
 
 
-def test_whoever_interrupts_is_told_what_stays_changed(capsys):
-    def interrupted():
-        with progress(as_json=True) as changed:
-            changed(100)
-            changed(1_000)
-            raise KeyboardInterrupt
+def test_whoever_interrupts_is_told_what_stays_changed_once_the_batch_under_way_is_through():
+    made = []
 
-    with pytest.raises(KeyboardInterrupt):
+    def interrupted():
+        with changes(as_json=True) as changing:
+            changing.changed(100)
+            signal.raise_signal(signal.SIGINT)
+            made.append("the rest of the batch")
+            changing.changed(1_000)
+            made.append("another batch")
+
+    with pytest.raises(
+        Interrupted, match="1,100 deliveries are changed, and stay so; the same command goes on"
+    ) as ended:
         interrupted()
-    assert "interrupted: 1,100 deliveries are changed, and stay so" in " ".join(capsys.readouterr().err.split())
+    assert made == ["the rest of the batch"]
+    assert ended.value.code == 130
+
+
+def test_a_second_signal_ends_it_within_the_batch():
+    made = []
+
+    def interrupted():
+        with changes(as_json=True):
+            signal.raise_signal(signal.SIGTERM)
+            made.append("first")
+            signal.raise_signal(signal.SIGTERM)
+            made.append("second")
+
+    with pytest.raises(Interrupted, match="0 deliveries are changed") as ended:
+        interrupted()
+    assert made == ["first"]
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 @pytest.mark.parametrize("rate", ["0", "inf", "nan"])

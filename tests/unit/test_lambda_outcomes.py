@@ -16,12 +16,12 @@ from aws_lambda_powertools.utilities.batch import (
 from botocore.exceptions import EndpointConnectionError
 
 from lambda_runtime.local.client import LocalSqs
-from lambda_runtime.local.clock import LocalClock
 from lambda_runtime.local.queue import LocalQueue, Sent
 from tests.fakes.lambdas import DEAD, QUEUE, LambdaContext, event, failed, made, record
 from tests.fakes.sqs import FakeSqs
 from towpath import Complete, Context, DeadLetter, FatalError, Message, NewMessage, PublishResult, Retry, TransientError
 from towpath.errors import InvalidEvent
+from towpath.testing import LocalClock
 
 
 def by_payload(outcomes):

@@ -22,7 +22,7 @@ import pytest
 
 from towpath import Complete, DeadLetter, Message, Retry
 from towpath.backoff import BackOff
-from towpath.errors import HandlerNotFound, SubscriptionNotFound, TransportUnavailable
+from towpath.errors import HandlerNotFound, SubscriptionNotFound, TransportRejected, TransportUnavailable, Unsupported
 from towpath.settlement import (
     CancelRequested,
     Completion,
@@ -162,6 +162,8 @@ class FakeTransport:
         return self._policies
 
     def consumer(self, subscription):
+        if subscription not in self.consumers:
+            raise SubscriptionNotFound(subscription, "only others are there")
         self.consumers_asked_for.append(subscription)
         return self.consumers[subscription]
 
@@ -822,23 +824,39 @@ def test_once_says_that_the_transport_does_not_answer(serving):
         run(transport)
 
 
-def test_an_idle_exit_does_not_wait_for_a_transport_that_never_answers(serving):
+def test_an_idle_exit_does_not_wait_for_a_transport_that_never_answers_and_says_so(serving):
     transport = serving(completes)
     transport.consumers[NAME].faults = [TransportUnavailable("gone")] * 1000
-    assert run(transport, WorkerOptions(idle_exit=timedelta(seconds=0.1))) == Counts()
+    with pytest.raises(TransportUnavailable, match="gone"):
+        run(transport, WorkerOptions(idle_exit=timedelta(seconds=0.1)))
 
 
-def test_a_subscription_that_is_removed_ends_its_own_part_only(serving):
+def test_a_transport_that_was_silent_once_and_then_had_nothing_is_no_failure(serving):
+    transport = serving(completes)
+    transport.consumers[NAME].faults = [TransportUnavailable("gone")]
+    assert run(transport, WorkerOptions(idle_exit=timedelta(seconds=0.7))) == Counts()
+
+
+@pytest.mark.parametrize("fault", [SubscriptionNotFound(NAME, "it was removed"), TransportRejected("no right")])
+def test_what_ends_one_subscription_leaves_the_others_running(serving, fault):
     transport = serving(completes, completes)
     first, second = transport.consumers.values()
-    first.faults = [SubscriptionNotFound(NAME, "it was removed")]
+    first.faults = [fault]
     with running(transport, WorkerOptions()) as (worker, future):
         assert eventually(lambda: first.closed)
         second.put(delivery(2, subscription=f"{NAME}.2"))
         assert eventually(lambda: second.settled == [("complete", "d-2")])
+        assert worker.states == {NAME: "unsupported", f"{NAME}.2": "running"}
         worker.stop()
-        with pytest.raises(SubscriptionNotFound, match="it was removed"):
-            future.result(PATIENCE)
+        assert future.result(PATIENCE).states == {"completed": 1}
+
+
+def test_a_worker_whose_subscriptions_have_all_ended_ends_with_the_first_reason(serving):
+    transport = serving(completes, completes)
+    for name, consumer in transport.consumers.items():
+        consumer.faults = [TransportRejected(f"no right to {name}")]
+    with pytest.raises(TransportRejected, match=r"no right to documents\.convert$"):
+        run(transport, WorkerOptions())
 
 
 def test_rules_that_are_applied_while_a_worker_runs_hold_from_the_next_claim_on(serving):
@@ -1122,12 +1140,28 @@ def refused(transport: FakeTransport, names: list[str], error: type[Exception]) 
     return str(caught.value)
 
 
+def broken(transport: FakeTransport, name: str) -> None:
+    policy = replace(transport.policies()[name], handler="surely.nowhere:process")
+    transport._policies = transport.policies() | {name: policy}
+
+
 def test_a_handler_that_does_not_resolve_claims_nothing(serving):
+    transport = serving(completes)
+    broken(transport, NAME)
+    assert "there is no module 'surely'" in refused(transport, [NAME], HandlerNotFound)
+    assert transport.consumers[NAME].receives == []
+
+
+def test_a_handler_that_does_not_resolve_keeps_no_other_subscription_from_running(serving, caplog):
     transport = serving(completes, completes)
-    broken = replace(transport.policies()[f"{NAME}.2"], handler="surely.nowhere:process")
-    transport._policies = transport.policies() | {f"{NAME}.2": broken}
-    assert "there is no module 'surely'" in refused(transport, [NAME, f"{NAME}.2"], HandlerNotFound)
-    assert all(consumer.receives == [] for consumer in transport.consumers.values())
+    broken(transport, f"{NAME}.2")
+    transport.consumers[NAME].put(delivery(1))
+    worker = Worker(transport, [NAME, f"{NAME}.2", "documents.gone"], ONCE)
+    assert worker.states == {NAME: "running", f"{NAME}.2": "handler_not_found", "documents.gone": "unsupported"}
+    assert worker.run().states == {"completed": 1}
+    assert transport.consumers[f"{NAME}.2"].receives == []
+    lines = [record.getMessage() for record in caplog.records if "is not served" in record.getMessage()]
+    assert [line.partition(" is not served: ")[0] for line in lines] == [f"{NAME}.2", "documents.gone"]
 
 
 def test_a_payload_type_that_cannot_be_validated_claims_nothing(serving):
@@ -1143,14 +1177,14 @@ def test_a_payload_type_that_cannot_be_validated_claims_nothing(serving):
 
 def test_an_unknown_subscription_claims_nothing_and_the_known_ones_are_named(serving):
     message = refused(serving(completes), ["documents.convrt"], SubscriptionNotFound)
-    assert message == f"there is no subscription 'documents.convrt'; this transport has {NAME}"
-    assert "this transport has none" in refused(FakeTransport({}), ["a"], SubscriptionNotFound)
+    assert message == "there is no subscription 'documents.convrt'; only others are there"
+    assert "has no subscription with a handler" in refused(FakeTransport({}), ["*"], SubscriptionNotFound)
 
 
 def test_a_subscription_without_a_handler_claims_nothing(serving):
     transport = serving(completes)
     transport._policies = {NAME: replace(transport.policies()[NAME], handler=None)}
-    assert "its host is 'external'" in refused(transport, [NAME], SubscriptionNotFound)
+    assert "its host is 'external'" in refused(transport, [NAME], Unsupported)
 
 
 def test_a_subscription_named_twice_is_served_once(serving):

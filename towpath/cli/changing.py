@@ -9,13 +9,13 @@ from typing import Final
 
 import typer
 
-from towpath.cli.output import print_failure, print_json, print_sentence, print_warning, stderr, telling
+from towpath.cli.interrupts import Interrupted, Interrupts, interruptible
+from towpath.cli.output import print_failure, print_json, print_sentence, telling
+from towpath.cli.progress import Progress, progress
 from towpath.cli.warrants import warrant
 from towpath.operating import DeliveryState, Operator, Pace, Selection, Warrant
 
 _PAGE: Final = 500  # deliveries in one look, to count them
-
-Changed = Callable[[int], None]  # is told after each batch how many it changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,12 @@ class Asked:
 
 
 def asked_for(selections: Sequence[Selection], by: By) -> Asked:
-    """What to change, and how. Raises ``typer.BadParameter`` for a reason or an actor that says nothing."""
+    """What to change, and how. Raises ``typer.BadParameter`` for a reason or an actor that says nothing, and for
+    deliveries that are over.
+    """
+    for one in selections:
+        if one.state in ("completed", "discarded"):
+            raise typer.BadParameter(f"deliveries that are {one.state} are over: list or show them, change open ones")
     return Asked(
         selections=selections,
         named=any(one.delivery_ids or one.message_id for one in selections),
@@ -60,33 +65,68 @@ def asked_for(selections: Sequence[Selection], by: By) -> Asked:
     )
 
 
+class Changes:
+    """Counts what is changed, batch by batch, and ends between two batches when a signal came."""
+
+    def __init__(self, live: Progress, interrupts: Interrupts) -> None:
+        self._live = live
+        self._interrupts = interrupts
+        self.total = 0
+
+    def changed(self, count: int) -> None:
+        """So many more are changed. Raises ``Interrupted``."""
+        self.total += count
+        self._live.advance(count)
+        self._interrupts.between()
+
+
 @contextmanager
-def progress(*, as_json: bool) -> Iterator[Changed]:
-    """Shows at a terminal how many were changed so far; whoever interrupts is told what stays changed."""
-    total = 0
-    to = stderr()
-    status = to.status("0 deliveries so far")
+def changes(*, as_json: bool, most: int | None = None) -> Iterator[Changes]:
+    """Shows at a terminal how many were changed so far; whoever interrupts is told what stays changed.
 
-    def changed(count: int) -> None:
-        nonlocal total
-        total += count
-        status.update(f"{total:,} deliveries so far")
-
-    try:
-        if to.is_terminal and not as_json:
-            with status:
-                yield changed
-        else:
-            yield changed
-    except KeyboardInterrupt:
-        print_warning(f"interrupted: {many(total)} changed, and stay so; the same command goes on with the others")
-        raise
+    A signal ends it after the batch under way, a second one at once: what that batch did is kept or undone as a whole
+    by a database.
+    """
+    with interruptible() as interrupts, progress("deliveries so far", total=most, enabled=not as_json) as live:
+        made = Changes(live, interrupts)
+        try:
+            with interrupts.step():
+                yield made
+        except Interrupted as interrupt:
+            told = f"{many(made.total)} changed, and stay so; the same command goes on with the others"
+            raise interrupt.saying(told) from interrupt
 
 
 def change_all(asked: Asked, change: Callable[[Selection, Pace], int]) -> int:
     """Change each selection in turn, no more than the most that was asked for in all; answers how many."""
-    with progress(as_json=asked.as_json) as changed:
-        return _sum(asked, lambda selection, pace: change(selection, replace(pace, changed=changed)))
+    with changes(as_json=asked.as_json, most=asked.pace.most) as made:
+        return _sum(asked, lambda selection, pace: change(selection, replace(pace, changed=made.changed)))
+
+
+def discard_all(operator: Operator, asked: Asked) -> None:
+    """Discard what was asked for, or count it, and tell."""
+    if asked.dry_run:
+        tell(asked, "discarded", "to be discarded", counted(operator, asked))
+        return
+    requested = 0
+
+    def one(selection: Selection, pace: Pace) -> int:
+        nonlocal requested
+        done = operator.discard(selection, asked.warrant, pace)
+        requested += done.requested
+        return done.at_once + done.requested
+
+    total = change_all(asked, one)
+    tell(asked, "discarded", "discarded", total - requested, requested)
+
+
+def replay_all(operator: Operator, asked: Asked) -> None:
+    """Replay what was asked for, or count it, and tell."""
+    if asked.dry_run:
+        tell(asked, "replayed", "to be replayed", counted(operator, asked))
+        return
+    count = change_all(asked, lambda one, pace: operator.replay(one, asked.warrant, pace))
+    tell(asked, "replayed", "replayed", count)
 
 
 def counted(operator: Operator, asked: Asked) -> int:

@@ -8,7 +8,7 @@ import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from towpath.cli.output import CONTROLS
 from towpath.message import format_time
@@ -45,7 +45,7 @@ class Text(logging.Formatter):
         What a terminal would obey is written as an escape.
         """
         extras = _extras(record)
-        handlers = _OUR_FRAMES.sub("", str(extras.pop("traceback", "")))
+        handlers = handlers_frames(str(extras.pop("traceback", "")))
         traceback = self.formatException(record.exc_info) if record.exc_info else handlers
         if extras.pop("intended", False):
             traceback = ""
@@ -58,6 +58,11 @@ class Text(logging.Formatter):
         return f"{line}\n{below}" if below else line
 
 
+def handlers_frames(traceback: str) -> str:
+    """The traceback without the frames of ours that are above a handler's own."""
+    return _OUR_FRAMES.sub("", traceback)
+
+
 def news_of(error: str, reason: str) -> str | None:
     """The error's first line, or no more than its type where the rest of it is the reason, or nothing."""
     kind, colon, told = error.partition(": ")
@@ -66,14 +71,15 @@ def news_of(error: str, reason: str) -> str | None:
     return None if error == reason else error.partition("\n")[0] or None
 
 
-def start_logging(*, as_json: bool) -> None:
-    """Send Towpath's and the handlers' log lines of level INFO and above to standard error."""
+def start_logging(*, as_json: bool) -> logging.StreamHandler[TextIO]:
+    """Send Towpath's and the handlers' log lines of level INFO and above to standard error. Answers what sends them."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else Text())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("towpath").setLevel(logging.INFO)
+    return handler
 
 
 def _time(record: logging.LogRecord) -> str:

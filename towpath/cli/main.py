@@ -15,7 +15,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from towpath.cli.output import print_document, print_failure
+from towpath.cli.interrupts import Interrupted
+from towpath.cli.output import print_document, print_failure, print_warning
 from towpath.errors import (
     InvalidBindings,
     InvalidManifest,
@@ -26,15 +27,18 @@ from towpath.errors import (
 )
 
 _GROUP: Final = "towpath.commands"
+_INTERRUPTED: Final = 130
 _WRONG_FILES: Final = (InvalidBindings, InvalidManifest, InvalidOverrides, InvalidPlan, InvalidTopology)
 _EXTRA_OF: Final[Mapping[str, str]] = {
     "alembic": "local",
     "aws_lambda_powertools": "lambda",
     "boto3": "aws",
     "botocore": "aws",
+    "prometheus_client": "metrics",
     "psycopg": "local",
     "pydantic": "cli",
     "sqlalchemy": "local",
+    "watchfiles": "cli",
 }
 
 
@@ -47,7 +51,9 @@ class _BuiltIn:
 
 
 _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
+    "init": _BuiltIn(module="towpath.cli.init", attribute="init"),
     "demo": _BuiltIn(module="towpath.cli.demo", attribute="demo"),
+    "dev": _BuiltIn(module="towpath.cli.dev.command", attribute="dev"),
     "topology": _BuiltIn(module="towpath.cli.topology", attribute="topology"),
     "manifest": _BuiltIn(module="towpath.cli.manifest", attribute="manifest"),
     "apply": _BuiltIn(module="towpath.cli.operate", attribute="apply"),
@@ -55,12 +61,15 @@ _BUILT_IN: Final[Mapping[str, _BuiltIn]] = {
     "work": _BuiltIn(module="towpath.cli.work", attribute="work"),
     "stats": _BuiltIn(module="towpath.cli.operate", attribute="stats"),
     "backlog": _BuiltIn(module="towpath.cli.operate", attribute="backlog"),
-    "deliveries": _BuiltIn(module="towpath.cli.act", attribute="deliveries"),
-    "dead-letters": _BuiltIn(module="towpath.cli.act", attribute="dead_letters"),
+    "partitions": _BuiltIn(module="towpath.cli.partitions", attribute="partitions"),
+    "deliveries": _BuiltIn(module="towpath.cli.deliveries", attribute="deliveries"),
+    "dead-letters": _BuiltIn(module="towpath.cli.dead_letters", attribute="dead_letters"),
+    "audit": _BuiltIn(module="towpath.cli.audit", attribute="audit"),
     "pause": _BuiltIn(module="towpath.cli.pausing", attribute="pause"),
+    "resume": _BuiltIn(module="towpath.cli.pausing", attribute="resume"),
     "terraform": _BuiltIn(module="towpath.cli.gate", attribute="terraform"),
     "cdk": _BuiltIn(module="towpath.cli.gate", attribute="cdk"),
-    "resume": _BuiltIn(module="towpath.cli.pausing", attribute="resume"),
+    "completion": _BuiltIn(module="towpath.cli.completion", attribute="completion"),
 }
 
 
@@ -81,9 +90,18 @@ class _Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; for a missing URL, the one thing that everybody forgets once, there is an example."""
+        """Run the command; for a missing URL, the one thing that everybody forgets once, there is an example.
+
+        What a signal ends says so in one line, and exits with 128 and the signal's number.
+        """
         try:
             return super().invoke(ctx)
+        except Interrupted as interrupt:
+            print_warning(f"interrupted: {interrupt}" if str(interrupt) else "interrupted")
+            raise typer.Exit(interrupt.code) from interrupt
+        except KeyboardInterrupt as interrupt:
+            print_warning("interrupted")
+            raise typer.Exit(_INTERRUPTED) from interrupt
         except typer.BadParameter as error:
             forgotten = [name for name in getattr(error.param, "opts", ()) if name in ("--transport", "--database")]
             if type(error) is not typer.BadParameter and forgotten and not error.message:
@@ -156,7 +174,11 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line. Exit 0 on success, 1 on failure or finding, 2 on wrong use or a wrong file."""
+    """Run the command line.
+
+    Exit 0 on success, 1 on failure or finding, 2 on wrong use or a wrong file, 130 after Ctrl-C, 143 after SIGTERM
+    where the command has steps to end between.
+    """
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - handlers are imported from the project's folder
     debug = "--debug" in sys.argv or bool(os.environ.get("TOWPATH_DEBUG"))
     try:
@@ -166,6 +188,8 @@ def main() -> None:
             raise
         print_failure(str(error))
         sys.exit(2 if isinstance(error, _WRONG_FILES) else 1)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
     except Exception as error:
         if debug:
             raise

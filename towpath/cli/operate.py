@@ -1,22 +1,29 @@
-"""``towpath apply``, ``stats``, ``backlog`` and ``dead-letters list``: looking after a running system."""
+"""``towpath apply``, ``stats`` and ``backlog``: how a running system stands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
-from towpath.cli.logs import news_of
-from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, require_subscriptions
+from towpath.cli.choices import AnyName
+from towpath.cli.options import (
+    BindingsOption,
+    ManifestOption,
+    TransportOption,
+    opened,
+    require_subscriptions,
+    without_password,
+)
 from towpath.cli.output import JsonFlag, print_json, print_sentence, print_table, print_warning, telling
-from towpath.errors import Unsupported
+from towpath.errors import InvalidManifest, Unsupported
 from towpath.manifest import Manifest
-from towpath.message import JsonValue, format_time
+from towpath.message import JsonValue
 from towpath.operating import Backlog
-from towpath.ports import DeadLetterEntry, SubscriptionStats
+from towpath.ports import SubscriptionStats, Transport
 from towpath.transports import Applied, TopologyStore, connect
 
 ManifestFile: TypeAlias = Annotated[
@@ -25,7 +32,6 @@ ManifestFile: TypeAlias = Annotated[
 DatabaseOption: TypeAlias = Annotated[
     str, typer.Option("--database", envvar="TOWPATH_TRANSPORT", help="The database's URL.", show_default=False)
 ]
-Limit: TypeAlias = Annotated[int, typer.Option("--limit", min=1, help="Show at most so many.")]
 
 
 def apply(
@@ -39,10 +45,10 @@ def apply(
     topology = manifest.with_name("topology.toml")
     if topology.is_file() and topology.stat().st_mtime > manifest.stat().st_mtime:
         print_warning(f"{topology} is newer than {manifest}: render it again")
-    store = connect(database)
+    store = _store(database)
     try:
         if not isinstance(store, TopologyStore):
-            raise Unsupported(f"{database} keeps no topology of its own; deploy it with terraform apply or cdk deploy")
+            raise _no_store(database)
         applied = store.apply(resolved)
     finally:
         store.close()
@@ -51,6 +57,19 @@ def apply(
             print_json(asdict(applied))
         else:
             print_sentence(_applied_line(applied))
+
+
+def _store(url: str) -> Transport:
+    """The transport; what cannot be opened without a manifest keeps no topology."""
+    try:
+        return connect(url)
+    except InvalidManifest as error:
+        raise _no_store(url) from error
+
+
+def _no_store(url: str) -> Unsupported:
+    shown = without_password(url)
+    return Unsupported(f"{shown} keeps no topology of its own; deploy it with terraform apply or cdk deploy")
 
 
 def _applied_line(applied: Applied) -> str:
@@ -69,7 +88,8 @@ def stats(
     bindings: BindingsOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show how each subscription stands.
+    """Show how each subscription stands: counts, ages in seconds of what waits and is dead for longest, and how many
+    were completed and died a minute in the last five. A dash, or null, is what the transport cannot tell.
 
     Example: towpath stats --transport sqlite:///dev.db
     """
@@ -88,13 +108,15 @@ def stats(
         "completed",
         "discarded",
         "oldest pending",
+        "oldest dead",
+        "completed/min",
+        "dead/min",
         "status",
     )
     print_table(headings, ((*_stats_json(row).values(),) for row in rows))
 
 
 def _stats_json(row: SubscriptionStats) -> dict[str, JsonValue]:
-    oldest = row.oldest_pending
     return {
         "subscription": row.subscription,
         "topic": row.topic,
@@ -103,13 +125,20 @@ def _stats_json(row: SubscriptionStats) -> dict[str, JsonValue]:
         "dead": row.dead,
         "completed": row.completed,
         "discarded": row.discarded,
-        "oldest_pending_seconds": None if oldest is None else round(oldest.total_seconds(), 1),
+        "oldest_pending_seconds": _seconds(row.oldest_pending),
+        "oldest_dead_seconds": _seconds(row.oldest_dead),
+        "completed_per_minute": row.completed_per_minute,
+        "dead_per_minute": row.dead_per_minute,
         "status": row.status,
     }
 
 
+def _seconds(age: timedelta | None) -> float | None:
+    return None if age is None else round(age.total_seconds(), 1)
+
+
 def backlog(
-    subscription: Annotated[str | None, typer.Argument(help="Only this one.", show_default=False)] = None,
+    subscription: AnyName = None,
     *,
     transport: TransportOption,
     manifest: ManifestOption = None,
@@ -147,59 +176,3 @@ def _backlog_row(row: Backlog) -> tuple[object, ...]:
 
 def _bounded(count: int, *, capped: bool) -> str:
     return f"{count}{'+' if capped else ''}"
-
-
-def list_dead_letters(
-    subscription: Annotated[str | None, typer.Argument(help="Only this subscription's.", show_default=False)] = None,
-    *,
-    transport: TransportOption,
-    limit: Limit = 50,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Go on where another list ended.", show_default=False)
-    ] = None,
-    manifest: ManifestOption = None,
-    bindings: BindingsOption = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """List dead letters with their ids and reasons, those dead for longest first; --json adds the body.
-
-    Nothing is changed. Replay and discard take the ids.
-
-    Example: towpath dead-letters list documents.convert --transport sqlite:///dev.db
-    """
-    with opened(transport, manifest, bindings) as open_transport:
-        require_subscriptions(open_transport, transport, open_transport.policies())
-        page = open_transport.operator().dead_letters(subscription, limit, cursor)
-    if as_json:
-        print_json({"dead_letters": [_entry_json(entry) for entry in page], "next_cursor": page.cursor})
-        return
-    print_dead_letters(page)
-    print_rest(page.cursor)
-
-
-def print_rest(cursor: str | None) -> None:
-    """How to go on with a list that has more than was shown."""
-    if cursor is not None:
-        print_sentence(f"There are more: --cursor {cursor}")
-
-
-def print_dead_letters(entries: Iterable[DeadLetterEntry]) -> None:
-    """Dead letters for people: never a body."""
-    headings = ("dead letter", "subscription", "message", "attempts", "since", "reason", "error")
-    print_table(headings, (_entry_row(entry) for entry in entries))
-
-
-def _entry_json(entry: DeadLetterEntry) -> JsonValue:
-    return asdict(entry) | {"dead_since": format_time(entry.dead_since)}
-
-
-def _entry_row(entry: DeadLetterEntry) -> tuple[object, ...]:
-    return (
-        entry.delivery_id,
-        entry.subscription,
-        entry.message_id,
-        entry.attempts,
-        format_time(entry.dead_since),
-        entry.reason,
-        news_of(entry.error, entry.reason),
-    )

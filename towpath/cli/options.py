@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import typer
 
@@ -43,12 +43,22 @@ def opened(url: str, manifest: Path | None, bindings: Path | None) -> Iterator[T
 
     Raises ``NothingApplied`` for a database file that is not there: only ``apply`` and ``db upgrade`` make one.
     """
-    require_file(url)
-    transport = connect(url, manifest, bindings=bindings)
+    transport = connected(url, manifest, bindings)
     try:
         yield transport
     finally:
         transport.close()
+
+
+def connected(url: str, manifest: Path | None, bindings: Path | None) -> Transport:
+    """The transport at ``url``, to be closed. Raises as ``opened`` does."""
+    require_file(url)
+    return connect(url, manifest, bindings=bindings)
+
+
+def is_file(url: str) -> bool:
+    """Whether ``url`` names a database file: there is no server that could come back."""
+    return _file_of(url) is not None
 
 
 def require_file(url: str) -> None:
@@ -74,7 +84,21 @@ def nothing_applied(url: str) -> NothingApplied:
 
 def without_password(url: str) -> str:
     """The URL as it may be shown, without its options too."""
-    return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", url).partition("?")[0]
+    return hidden_password(url).partition("?")[0]
+
+
+def hidden_password(text: str) -> str:
+    """The text with the password of a URL in it hidden."""
+    return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", text)
+
+
+def whole_url(url: str) -> str:
+    """The same URL with the whole path of its database file, for a process in another folder."""
+    file = _file_of(url)
+    if file is None:
+        return url
+    scheme, options = url.partition(":")[0], "".join(url.partition("?")[1:])
+    return f"{scheme}:///{quote(str(file))}{options}"
 
 
 def _file_of(url: str) -> Path | None:

@@ -159,8 +159,9 @@ def _print_blocks(headings: Sequence[str], rows: Sequence[Sequence[str]], title:
         print_sentence("\n".join(lines if number == 0 else ["", *lines]))
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Have the file at ``path`` hold ``text``, or what it held before: a reader and a full disk never leave it half.
+def write_whole(path: Path, text: str, *, durably: bool = False) -> None:
+    """Have the file at ``path`` hold ``text``, or what it held before: a reader and a full disk never leave it half,
+    and, ``durably``, neither does a power cut.
 
     What is no file, such as a pipe, is written to as it is. Raises ``OSError``.
     """
@@ -172,6 +173,9 @@ def write_whole(path: Path, text: str) -> None:
     try:
         with beside.open("x", encoding="utf-8") as file:
             file.write(text)
+            if durably:
+                file.flush()
+                os.fsync(file.fileno())
         if target.exists():
             shutil.copymode(target, beside)
         beside.replace(target)

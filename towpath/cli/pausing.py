@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
-
-import typer
-
+from towpath.cli.choices import Name
 from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
 from towpath.cli.output import JsonFlag, print_json, print_sentence, telling
 from towpath.cli.warrants import Actor, Reason, warrant
-
-Name: TypeAlias = Annotated[str, typer.Argument(help="The subscription.", metavar="SUBSCRIPTION")]
 
 
 def pause(

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import re
+import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeAlias
 
 import typer
 
-from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
-from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, stderr, telling
-from towpath.message import ABSENT, JsonValue, NewMessage, PayloadRef, PublishError, PublishResult
-from towpath.ports import Transport
+from towpath.cli.following import Followed, Unfollowed
+from towpath.cli.given import Numbered, attributes, claim_checks, parsed, repeated
+from towpath.cli.interrupts import Interrupted, interruptible
+from towpath.cli.known import topics_of_manifest
+from towpath.cli.lines import Kind, Lines, messages
+from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, without_password
+from towpath.cli.output import JsonFlag, print_failure, print_sentence, telling
+from towpath.cli.position import Position
+from towpath.cli.progress import progress
+from towpath.cli.sending import Results, Sending, Stopped
+from towpath.message import ABSENT, NewMessage, utc_now
 
-_CALL_SIZE = 100
 _MOST = 1_000_000  # of one payload; a file of JSON Lines has no limit
-_BARE_NAME = re.compile(r"([{,]\s*)([A-Za-z_]\w*)\s*:")
 
 Payload: TypeAlias = Annotated[
     str | None,
@@ -41,188 +44,169 @@ Ref: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option("--ref", help="Publish a claim check to this file instead of a payload. Repeat for more messages."),
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Numbered:
-    """One message to publish and where it came from in words, or the fault for which it is none."""
-
-    source: str
-    message: NewMessage
-    fault: PublishError | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class _Tally:
-    accepted: int = 0
-    duplicate: int = 0
-    rejected: int = 0
-    unwanted: int = 0  # of those accepted
-    results: list[JsonValue] = field(default_factory=list)  # kept for --json alone
-
-    def add(self, result: PublishResult) -> None:
-        setattr(self, result.status, getattr(self, result.status) + 1)
-        self.unwanted += result.subscriptions == 0
-
-    def __str__(self) -> str:
-        unwanted = ""
-        if self.unwanted:
-            count = "" if self.unwanted == self.accepted else f"{self.unwanted} "
-            unwanted = f" ({count}for no subscription: there is none whose filter matches)"
-        return f"{self.accepted} accepted{unwanted}, {self.duplicate} duplicate, {self.rejected} rejected"
-
-    def done(self) -> str:
-        """What was done, for when nothing more can be printed."""
-        return "1 message was published" if self.accepted == 1 else f"{self.accepted} messages were published"
+LinesAre: TypeAlias = Annotated[
+    Kind,
+    typer.Option(
+        "--lines",
+        help="What the lines are: payloads, or messages, objects with payload, partition_key, attributes, "
+        "deduplication_key and what else a message has, before which the options are defaults.",
+    ),
+]
+Resume: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--resume",
+        help="Keep in this file how far the lines have come, and go on there if it is there already.",
+        show_default=False,
+    ),
+]
+FromLine: TypeAlias = Annotated[int, typer.Option("--from-line", min=1, help="Begin with this line.")]
 
 
 def publish(
-    topic: Annotated[str, typer.Argument(help="The topic's name.")],
+    topic: Annotated[str, typer.Argument(help="The topic's name.", autocompletion=topics_of_manifest)],
     payload: Payload = None,
     *,
     transport: TransportOption,
     file: File = None,
     ref: Ref = None,
+    lines: LinesAre = "payloads",
     key: Key = None,
     attribute: Attribute = None,
     dedup_key: DedupKey = None,
     count: Count = 1,
+    resume: Resume = None,
+    from_line: FromLine = 1,
     manifest: ManifestOption = None,
     bindings: BindingsOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Publish messages to TOPIC.
+    """Publish messages to TOPIC: a payload, a file, claim checks, or JSON Lines of any length.
+
+    A bad line is told with its number and holds up no other. Ctrl-C ends after the call under way and says how to go
+    on.
 
     Example: towpath publish documents.process '{"name": "a.pdf"}' --attribute kind=pdf
     """
-    template = NewMessage(partition_key=key, attributes=_attributes(attribute or []), deduplication_key=dedup_key)
-    if sum(given is not None for given in (payload, file, ref)) > 1:
-        raise typer.BadParameter("give one of PAYLOAD, --file and --ref")
-    if count > 1 and (ref or _is_json_lines(payload, file)):
-        raise typer.BadParameter("--count repeats one payload; it goes neither with JSON Lines nor with --ref")
-    messages = _claim_checks(ref, template) if ref else _messages(payload, file, template, count)
-    with opened(transport, manifest, bindings) as open_transport:
-        tally = _publish_all(open_transport, topic, messages, as_json=as_json)
-    with telling(tally.done()):
-        if as_json:
-            print_json(tally.results)
+    asked = _Asked(
+        topic=topic,
+        transport=transport,
+        payload=payload,
+        file=file,
+        refs=ref or [],
+        template=NewMessage(partition_key=key, attributes=attributes(attribute or []), deduplication_key=dedup_key),
+        count=count,
+        kind=lines,
+        resume=resume,
+        from_line=from_line,
+    )
+    asked.check()
+    with ExitStack() as ended:
+        source = asked.lines(ended) if asked.of_lines else asked.source()
+        publisher = ended.enter_context(opened(transport, manifest, bindings))
+        sending = Sending(
+            publisher=publisher,
+            topic=topic,
+            results=Results() if as_json else None,
+            follower=source.follower,
+            interrupts=ended.enter_context(interruptible()),
+        )
+        _run(sending, source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """Messages, who follows them, and of how many bytes they are where these are lines of a file."""
+
+    messages: Iterator[Numbered]
+    follower: Followed | Unfollowed
+    bytes: int | None = None
+    is_one: bool = False
+
+    @property
+    def of_lines(self) -> bool:
+        """Whether these are JSON Lines."""
+        return isinstance(self.follower, Followed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What to publish."""
+
+    topic: str
+    transport: str
+    payload: str | None
+    file: Path | None
+    refs: list[Path]
+    template: NewMessage
+    count: int
+    kind: Kind
+    resume: Path | None
+    from_line: int
+
+    @property
+    def of_lines(self) -> bool:
+        """Whether the messages are JSON Lines."""
+        return self.payload == "-" or (self.file is not None and self.file.suffix == ".jsonl")
+
+    def check(self) -> None:
+        """Raise ``typer.BadParameter`` for what does not go together."""
+        if (self.payload is not None) + (self.file is not None) + bool(self.refs) > 1:
+            raise typer.BadParameter("give one of PAYLOAD, --file and --ref")
+        if self.count > 1 and (self.refs or self.of_lines):
+            raise typer.BadParameter("--count repeats one payload; it goes neither with JSON Lines nor with --ref")
+        if (self.resume or self.from_line > 1 or self.kind != "payloads") and not self.of_lines:
+            raise typer.BadParameter("--resume, --from-line and --lines are for JSON Lines: '-' or --file NAME.jsonl")
+        if self.resume and self.from_line > 1:
+            raise typer.BadParameter("give one of --resume, which knows the line, and --from-line")
+
+    def source(self) -> _Source:
+        """What is no JSON Lines: one payload, once or often, or claim checks."""
+        if self.refs:
+            found = claim_checks(self.refs, self.template)
+        elif self.file is None:
+            value = ABSENT if self.payload is None else parsed(self.payload, "PAYLOAD")
+            found = repeated(value, self.template, self.count)
         else:
-            print_sentence(str(tally))
-    if tally.rejected:
+            found = repeated(parsed(_read(self.file), str(self.file)), self.template, self.count)
+        return _Source(messages=found, follower=Unfollowed(), is_one=self.count == 1 and len(self.refs) < 2)
+
+    def lines(self, ended: ExitStack) -> _Source:
+        """JSON Lines from where they are to go on; ``ended`` closes their file."""
+        reading = _standard_input() if self.file is None else ended.enter_context(_opened(self.file))
+        lines = Lines(reading)
+        follower = Followed(lines, self.from_line)
+        if self.resume is not None:
+            begun = Position.begin(self.topic, without_password(self.transport), utc_now, os.urandom)
+            follower.keep(self.resume, begun)
+        name = "standard input" if self.file is None else self.file.name
+        size = self.file.stat().st_size if self.file is not None and self.file.is_file() else None
+        found = follower.of(messages(lines, name, self.template, self.kind))
+        return _Source(messages=found, follower=follower, bytes=size)
+
+
+def _run(sending: Sending, source: _Source) -> None:
+    try:
+        with progress("messages published", total=source.bytes, enabled=not (source.is_one or sending.results)) as live:
+            sending.run(source.messages, live, of_lines=source.of_lines)
+    except Interrupted as interrupt:
+        _finish(sending)
+        raise interrupt.saying(source.follower.told()) from interrupt
+    except Stopped as stop:
+        _finish(sending)
+        print_failure(f"{stop}; nothing behind it was published, {source.follower.told()}")
+        raise typer.Exit(1) from stop
+    _finish(sending)
+    if sending.tally.rejected:
         raise typer.Exit(1)
 
 
-def _publish_all(transport: Transport, topic: str, messages: Iterator[_Numbered], *, as_json: bool) -> _Tally:
-    """Publish in calls of 100, so that any number of lines passes in bounded memory."""
-    tally = _Tally()
-    chunk = list(islice(messages, _CALL_SIZE))
-    with _progress(enabled=not as_json and len(chunk) > 1) as live:
-        while chunk:
-            for numbered, answer in zip(chunk, _answers(transport, topic, chunk), strict=True):
-                tally.add(answer)
-                if answer.error is not None:
-                    live.fail(f"{numbered.source}{answer.error.code}: {answer.error.message}")
-                if as_json:
-                    tally.results.append(_result_json(answer))
-            live.advance(len(chunk))
-            chunk = list(islice(messages, _CALL_SIZE))
-    return tally
-
-
-def _answers(transport: Transport, topic: str, chunk: list[_Numbered]) -> list[PublishResult]:
-    """One result for each line: a line that is no JSON is rejected here and does not hold up the others."""
-    readable = [numbered.message for numbered in chunk if numbered.fault is None]
-    published = iter(transport.publish(topic, readable) if readable else [])
-    return [
-        next(published) if numbered.fault is None else PublishResult(id=None, status="rejected", error=numbered.fault)
-        for numbered in chunk
-    ]
-
-
-def _result_json(result: PublishResult) -> JsonValue:
-    error = result.error
-    return {
-        "id": result.id,
-        "status": result.status,
-        "error": None
-        if error is None
-        else {"code": error.code, "message": error.message, "retryable": error.retryable},
-        "subscriptions": result.subscriptions,
-    }
-
-
-class _Silent:
-    """Shows failures and no progress."""
-
-    def advance(self, count: int) -> None:
-        """Say that ``count`` more messages were published."""
-
-    def fail(self, sentence: str) -> None:
-        """Say what went wrong."""
-        print_failure(sentence)
-
-
-@contextmanager
-def _progress(*, enabled: bool) -> Iterator[_Silent]:
-    """A running count on standard error when that is a terminal; failures are shown above it."""
-    if not (enabled and sys.stderr is not None and sys.stderr.isatty()):
-        yield _Silent()
-        return
-    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("published"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=stderr(), transient=True) as progress:
-        bar = progress.add_task("published", total=None)
-
-        class Shown(_Silent):
-            def advance(self, count: int) -> None:
-                progress.advance(bar, count)
-
-            def fail(self, sentence: str) -> None:
-                print_failure(sentence, progress.console)
-
-        yield Shown()
-
-
-def _messages(payload: str | None, file: Path | None, template: NewMessage, count: int) -> Iterator[_Numbered]:
-    if payload == "-":
-        return _lines(_standard_input(), "standard input", template)
-    if file is None:
-        return _repeated(ABSENT if payload is None else _parsed(payload, "PAYLOAD"), template, count)
-    if _is_json_lines(payload, file):
-        return _lines(_read(file).split(b"\n"), file.name, template)
-    return _repeated(_parsed(_read(file), str(file)), template, count)
-
-
-def _is_json_lines(payload: str | None, file: Path | None) -> bool:
-    return payload == "-" or (file is not None and file.suffix == ".jsonl")
-
-
-def _claim_checks(files: list[Path], template: NewMessage) -> Iterator[_Numbered]:
-    for file in files:
-        try:
-            reference = PayloadRef.for_file(file)
-        except OSError as error:
-            raise typer.BadParameter(f"--ref {file} cannot be read: {error.strerror}") from error
-        yield _Numbered(source=f"{file}: ", message=replace(template, payload_ref=reference))
-
-
-def _repeated(payload: JsonValue, template: NewMessage, count: int) -> Iterator[_Numbered]:
-    for _ in range(count):
-        yield _Numbered(source="", message=replace(template, payload=payload))
-
-
-def _lines(lines: Iterable[bytes], name: str, template: NewMessage) -> Iterator[_Numbered]:
-    """One message for each line. In bytes: a line that is no UTF-8 spoils no other, and only a line feed ends one."""
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        source = f"{name}, line {number}: "
-        try:
-            yield _Numbered(source=source, message=replace(template, payload=json.loads(line)))
-        except (ValueError, RecursionError) as error:
-            fault = PublishError(code="InvalidPayload", message=f"the line is not JSON: {error}")
-            yield _Numbered(source=source, message=template, fault=fault)
+def _finish(sending: Sending) -> None:
+    with telling(sending.tally.done()):
+        if sending.results is not None:
+            sending.results.end()
+        else:
+            print_sentence(str(sending.tally))
 
 
 def _standard_input() -> BinaryIO:
@@ -231,44 +215,19 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
+def _opened(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise _unreadable(file, error) from error
+
+
 def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from error
+        raise _unreadable(file, error) from error
 
 
-def _parsed(text: str | bytes, where: str) -> JsonValue:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        hint = _json_hint(text) if isinstance(text, str) else ""
-        raise typer.BadParameter(f"{where} is not JSON: {error}{hint}") from error
-
-
-def _json_hint(text: str) -> str:
-    """What was probably meant: a word as text, or an object whose names lost their quotes to the shell."""
-    if text.isalnum():
-        return f"; text needs its own quotes, as in '\"{text}\"'"
-    quoted = _BARE_NAME.sub(r'\1"\2":', text.replace("'", '"'))
-    with suppress(ValueError, RecursionError):
-        return f"; did you mean '{json.dumps(json.loads(quoted), ensure_ascii=False)}'?"
-    return ""
-
-
-def _attributes(pairs: list[str]) -> dict[str, JsonValue]:
-    attributes = [_attribute(pair) for pair in pairs]
-    names = [name for name, _ in attributes]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise typer.BadParameter(f'--attribute {twice} is given twice; a list is written {twice}:=\'["a", "b"]\'')
-    return dict(attributes)
-
-
-def _attribute(pair: str) -> tuple[str, JsonValue]:
-    name, separator, text = pair.partition("=")
-    if not separator:
-        raise typer.BadParameter(f"--attribute {pair!r} must be NAME=TEXT or NAME:=JSON")
-    if not name.endswith(":"):
-        return name, text
-    return name[:-1], _parsed(text, f"--attribute {name[:-1]}")
+def _unreadable(file: Path, error: OSError) -> typer.BadParameter:
+    return typer.BadParameter(f"{file} cannot be read: {error.strerror}")

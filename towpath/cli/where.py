@@ -28,7 +28,8 @@ Where: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--where",
-        help="NAME=VALUE with subscription, state, key, reason, error (its type), older-than or newer-than (90s, 15m, "
+        help="NAME=VALUE with subscription, state (pending, leased, dead; only to look: completed, discarded), key, "
+        "reason, error (its type), older-than or newer-than (90s, 15m, "
         "2h, 7d). Repeat for more conditions, each once: all must be met.",
     ),
 ]

@@ -1,32 +1,24 @@
-"""What tests of handlers run them in: a Lambda function behind a queue, in the test's own process.
-
->>> function = local_lambda("app.documents:process")
->>> function.send(NewMessage(payload={"page": 1}))
->>> function.run()
-
-The parts come from packages that are found by entry point, so that the core imports none of them.
-"""
+"""A handler as a Lambda function behind a queue, in the test's own process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from towpath import limits
 from towpath.context import Publish
-from towpath.errors import SubscriptionNotFound, Unsupported
+from towpath.errors import SubscriptionNotFound
 from towpath.function_settings import FunctionSettings
 from towpath.message import NewMessage
 from towpath.operating import DeadLetterEntry
 from towpath.ports import Consumer
 from towpath.settlement import SubscriptionPolicy
+from towpath.testing.clock import LocalClock
+from towpath.testing.harnesses import harness
 
 if TYPE_CHECKING:
     from towpath.manifest import Manifest
-
-__all__ = ["LambdaSettings", "LocalInvocation", "LocalLambda", "OpenLambda", "lambda_settings", "local_lambda"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +99,7 @@ class OpenLambda(Protocol):
         *,
         publish: Publish | None,
         consumer: Consumer | None,
+        clock: LocalClock | None,
     ) -> LocalLambda:
         """The function of ``process``. Its queue is ``consumer`` where there is one."""
 
@@ -117,22 +110,18 @@ def local_lambda(
     *,
     publish: Publish | None = None,
     consumer: Consumer | None = None,
+    clock: LocalClock | None = None,
 ) -> LocalLambda:
     """Run ``process``, a handler or its import path, as a Lambda function, in this process.
 
     ``settings`` are those of a subscription of the manifest (``lambda_settings``), else defaults. ``publish`` is what
     ``context.publish`` calls. With ``consumer`` the mapping polls that in place of a queue in memory: of a database,
-    for example. Raises ``HandlerNotFound``, and ``Unsupported`` when the Lambda runtime is not installed.
+    for example. ``clock`` is one that something else goes by too. Raises ``HandlerNotFound``, and ``Unsupported`` when
+    the Lambda runtime is not installed.
     """
-    found = tuple(entry_points(group="towpath.harnesses", name="lambda"))
-    try:
-        loaded = found[0].load() if found else None
-    except ModuleNotFoundError as error:
-        raise Unsupported(f"the Lambda runtime needs {error.name}; install towpath[aws,lambda]") from error
-    if loaded is None:
-        raise Unsupported("the Lambda runtime is not installed; install towpath[aws,lambda]")
+    open_lambda = cast("OpenLambda", harness("lambda", "the Lambda runtime", "aws,lambda"))
     chosen = settings if settings is not None else LambdaSettings(function=_default_function())
-    return cast("OpenLambda", loaded)(process, chosen, publish=publish, consumer=consumer)
+    return open_lambda(process, chosen, publish=publish, consumer=consumer, clock=clock)
 
 
 def lambda_settings(manifest: Manifest, subscription: str) -> LambdaSettings:

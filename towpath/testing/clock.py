@@ -7,13 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 
 class LocalClock:
-    """Real time, plus what it was moved on by."""
+    """Real time, plus what it was moved on by. A local database and local functions may share one."""
 
     def __init__(self) -> None:
         self._moved = 0.0
 
     def advance(self, seconds: float) -> None:
-        """Move time on."""
+        """Move time on. Raises ``ValueError`` for less than nothing: what is due stays due."""
+        if not seconds >= 0:
+            raise ValueError(f"time moves on only: advance(seconds) takes 0 or more, not {seconds!r}")
         self._moved += seconds
 
     def seconds(self) -> float:

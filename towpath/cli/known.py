@@ -1,0 +1,28 @@
+"""Names that a shell may complete, from the manifest that TOWPATH_MANIFEST, or ``--manifest``, names."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import typer
+
+
+def subscriptions_of_manifest(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The subscriptions of the manifest whose names begin so. Whatever is wrong with it: none."""
+    return _names("subscriptions", ctx, incomplete)
+
+
+def topics_of_manifest(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The topics of the manifest whose names begin so."""
+    return _names("topics", ctx, incomplete)
+
+
+def _names(section: str, ctx: typer.Context, incomplete: str) -> list[str]:
+    given = ctx.params.get("manifest") or os.environ.get("TOWPATH_MANIFEST") or "manifest.json"
+    try:
+        held = json.loads(Path(str(given)).read_text(encoding="utf-8"))[section]
+        return sorted(name for name in held if name.startswith(incomplete))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
