@@ -84,7 +84,11 @@ def test_every_command_that_a_sentence_names_exists(page):
 
 
 def test_every_target_of_make_that_a_page_names_exists():
-    targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    files = [
+        PROJECT / "Makefile",
+        *(PROJECT / "towpath/cli/project").rglob("Makefile"),
+    ]  # what towpath init writes, too
+    targets = {name for file in files for name in re.findall(r"^([a-z-]+):", file.read_text(), re.MULTILINE)}
     called = {name for page in PAGES for name in re.findall(r"[`$] ?make ([a-z-]+)", page.read_text())}
     assert called - targets == set()
 
