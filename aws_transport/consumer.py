@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -46,18 +46,25 @@ _BRIEF_HOLD: Final = timedelta(seconds=10)  # of what a longer one brings, until
 class SqsConsumer:
     """``towpath.ports.Consumer`` on one queue. Several threads may share one.
 
+    ``rules`` gives the policy that holds now.
+
     A poll on its way cannot be called back, and SQS may hand out messages for it although nobody listens any more. So
     one of more than 2 s, which a stop leaves behind, hides what it brings for 10 s only, and for a whole lease by a
     call of its own once it is here: what nobody is there to take comes again soon.
     """
 
     client: SQSClient
-    policy: SubscriptionPolicy
+    rules: Callable[[], SubscriptionPolicy]
     fifo: bool
     settler: SqsSettler
     clock: Clock
     random_bytes: RandomBytes = os.urandom
     polling: Polling = field(default_factory=Polling)
+
+    @property
+    def policy(self) -> SubscriptionPolicy:
+        """The policy that holds now."""
+        return self.rules()
 
     def receive(self, limit: int, wait: timedelta) -> list[Delivery]:
         """One long poll of at most ``wait``, in whole seconds rounded up (20 s is SQS's most), for at most ``limit``
@@ -70,7 +77,7 @@ class SqsConsumer:
         ``TransportUnavailable`` for what may pass, ``TransportRejected`` for a right or a queue that is missing.
         """
         if self.policy.status != "active":
-            self.polling.wait(wait.total_seconds())
+            self.polling.wait(min(wait, _SHORT_POLL).total_seconds())  # it may be another one then
             return []
         if self.polling.is_stopped:
             return []

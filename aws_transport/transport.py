@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -13,6 +14,7 @@ from aws_transport.auditing import AuditLog
 from aws_transport.bindings import BINDINGS_VARIABLE, Bindings, TopicBinding
 from aws_transport.clients import ENDPOINT_VARIABLE, Clients, make_clients
 from aws_transport.consumer import SqsConsumer
+from aws_transport.files import Deployment, DeploymentFiles
 from aws_transport.operator import SqsOperator
 from aws_transport.publisher import SnsPublisher
 from aws_transport.settlement import SqsSettler
@@ -64,7 +66,22 @@ def open_transport(url: str, options: Options) -> AwsTransport:
         clients=clients,
         sources=sources,
         bindings_file=bindings_file,
+        files=_files(options.manifest_file, bindings_file, address.region, options.manifest, bindings),
         audit_trail=_audit_trail(os.environ.get(AUDIT_VARIABLE)),
+    )
+
+
+def _files(
+    manifest_file: Path | None, bindings_file: Path | None, region: str, manifest: Manifest, bindings: Bindings
+) -> DeploymentFiles | None:
+    """The files to look at, where both are known."""
+    if manifest_file is None or bindings_file is None:
+        return None
+    return DeploymentFiles(
+        manifest_file=manifest_file,
+        bindings_file=bindings_file,
+        region=region,
+        current=Deployment(manifest=manifest, bindings=bindings),
     )
 
 
@@ -83,6 +100,7 @@ class AwsTransport:
     """``towpath.ports.Transport`` on SNS and SQS.
 
     ``bindings_file`` is read again for a topic that ``bindings`` lack: producers may be deployed before it is.
+    ``files`` are looked at when somebody asks for policies, as a worker does every 2 s: all goes by what they say then.
     ``audit_trail`` is a database that keeps what operators do, besides the log.
     """
 
@@ -92,6 +110,14 @@ class AwsTransport:
     sources: Sources
     bindings_file: Path | None = None
     audit_trail: Transport | None = None
+    files: DeploymentFiles | None = None
+
+    @property
+    def _deployed(self) -> Deployment:
+        """What is deployed, as far as it is known by now."""
+        if self.files is not None:
+            return self.files.current
+        return Deployment(manifest=self.manifest, bindings=self.bindings)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -103,7 +129,7 @@ class AwsTransport:
     ) -> list[PublishResult]:
         """See ``SnsPublisher.publish``."""
         publisher = SnsPublisher(
-            topics=self.manifest.topics,
+            topics=self._deployed.manifest.topics,
             bindings=self._bound_topics(topic),
             client=self.clients.sns,
             sources=self.sources,
@@ -112,12 +138,14 @@ class AwsTransport:
         return publisher.publish(topic, messages, connection=connection)
 
     def policies(self) -> Mapping[str, SubscriptionPolicy]:
-        """The subscriptions with host ``worker`` on AWS.
+        """The subscriptions with host ``worker`` on AWS, as the files say now that the transport was opened with.
 
         Those with host ``lambda`` are not among them: a worker would compete with the function for their messages.
         """
-        served = {name: s for name, s in self._on_aws().items() if s.host == "worker"}
-        return {name: subscription.policy(name) for name, subscription in served.items()}
+        if self.files is None:
+            return self._deployed.policies()
+        self.files.look()
+        return self.files.policies
 
     def consumer(self, subscription: str) -> SqsConsumer:
         """A consumer of a subscription with host ``worker``.
@@ -132,7 +160,7 @@ class AwsTransport:
         if found.host != "worker":
             problem = f"its host is {found.host!r}, which would compete with the worker for its messages"
             raise Unsupported(f"a worker cannot serve the subscription {subscription!r}: {problem}")
-        binding = self.bindings.subscriptions.get(subscription)
+        binding = self._deployed.bindings.subscriptions.get(subscription)
         if binding is None:
             problem = "the bindings lack it: deploy the manifest, and give the bindings of that deployment"
             raise SubscriptionNotFound(subscription, problem)
@@ -144,7 +172,7 @@ class AwsTransport:
         )
         return SqsConsumer(
             client=self.clients.sqs,
-            policy=found.policy(subscription),
+            rules=partial(self._policy_now, subscription, found.policy(subscription)),
             fifo=found.aws.queue.fifo,
             settler=settler,
             clock=self.sources.clock,
@@ -153,9 +181,9 @@ class AwsTransport:
     def operator(self) -> SqsOperator:
         """The operator's view of every subscription on AWS."""
         return SqsOperator(
-            topics=self.manifest.topics,
+            topics=self._deployed.manifest.topics,
             subscriptions=self._on_aws(),
-            bindings=self.bindings.subscriptions,
+            bindings=self._deployed.bindings.subscriptions,
             client=self.clients.sqs,
             sources=self.sources,
             audit_log=AuditLog(trail=self.audit_trail if isinstance(self.audit_trail, AuditTrail) else None),
@@ -179,15 +207,20 @@ class AwsTransport:
 
         A file that cannot be read meanwhile, or is another deployment's, is as one that has nothing new.
         """
-        known = self.bindings.topics
-        if wanted in known or self.bindings_file is None or wanted not in self.manifest.topics:
+        manifest, known = self._deployed.manifest, self._deployed.bindings.topics
+        if wanted in known or self.bindings_file is None or wanted not in manifest.topics:
             return known
         try:
             now = Bindings.load(self.bindings_file)
-            now.check(self.manifest, self.clients.sns.meta.region_name)
+            now.check(manifest, self.clients.sns.meta.region_name)
         except InvalidBindings:
             return known
         return now.topics
 
     def _on_aws(self) -> dict[str, Subscription]:
-        return {name: s for name, s in self.manifest.subscriptions.items() if s.aws is not None}
+        subscriptions = self._deployed.manifest.subscriptions
+        return {name: s for name, s in subscriptions.items() if s.aws is not None}
+
+    def _policy_now(self, name: str, last: SubscriptionPolicy) -> SubscriptionPolicy:
+        """As the files say; what was served stays as it is once it is not there any more."""
+        return last if self.files is None else self.files.policies.get(name, last)

@@ -26,11 +26,12 @@ class Progress(metaclass=Record):
 class AbortSignal:
     """Tells one running handler to stop. The first reason stands; setting it again changes nothing. Thread-safe."""
 
-    __slots__ = ("_reason",)
+    __slots__ = ("_call", "_reason")
     _setting: Final = threading.Lock()  # one for all of them: each delivery has a signal, and few are ever set
 
     def __init__(self) -> None:
         self._reason: AbortReason | None = None
+        self._call: Callable[[], None] | None = None
 
     @property
     def reason(self) -> AbortReason | None:
@@ -40,8 +41,20 @@ class AbortSignal:
     def set(self, reason: AbortReason) -> None:
         """Ask the handler to stop."""
         with self._setting:
-            if self._reason is None:
+            is_first = self._reason is None
+            if is_first:
                 self._reason = reason
+            call = self._call
+        if is_first and call is not None:
+            call()
+
+    def then(self, call: Callable[[], None]) -> None:
+        """Have ``call`` made when the handler is asked to stop, by whoever asks; at once when it was asked already."""
+        with self._setting:
+            self._call = call
+            is_set = self._reason is not None
+        if is_set:
+            call()
 
 
 class Log(Protocol):

@@ -6,6 +6,7 @@ import inspect
 import random as system_random
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from logging import Logger, LoggerAdapter
@@ -140,7 +141,7 @@ class Dispatcher(metaclass=Record):
         if returned is not None and inspect.isawaitable(
             returned
         ):  # a plain function may return one too: one that wraps a coroutine function
-            returned = _awaited(returned, control.run_async)
+            returned = _awaited(returned, control)
         return self._returned(delivery, returned)
 
     def _context(self, delivery: Delivery, message: Message[Any], control: Control) -> Context:
@@ -254,7 +255,7 @@ def _storable(value: object) -> str:
     return _UNSTORABLE.sub("\ufffd", text)
 
 
-def _awaited(awaitable: Awaitable[Any], run_async: RunAsync) -> Any:
+def _awaited(awaitable: Awaitable[Any], control: Control) -> Any:
     """What the coroutine returns. One that is cancelled from within has failed like any other.
 
     A task group wraps an abort that one of its tasks raised: here it comes out again.
@@ -262,7 +263,7 @@ def _awaited(awaitable: Awaitable[Any], run_async: RunAsync) -> Any:
     from asyncio import CancelledError
 
     try:
-        return run_async(awaitable if inspect.iscoroutine(awaitable) else _coroutine(awaitable))
+        return control.run_async(_abortable(awaitable, control.abort))
     except CancelledError as error:
         raise TransientError("the handler's coroutine was cancelled from within") from error
     except BaseExceptionGroup as group:
@@ -272,9 +273,26 @@ def _awaited(awaitable: Awaitable[Any], run_async: RunAsync) -> Any:
         raise _first(aborted) from group
 
 
-async def _coroutine(awaitable: Awaitable[Any]) -> Any:
-    """What compilers make of ``async def`` is awaitable, and no coroutine to Python's own event loop."""
-    return await awaitable
+async def _abortable(awaitable: Awaitable[Any], abort: AbortSignal) -> Any:
+    """What ``awaitable`` returns; cancelled where it waits when it is asked to stop, and that is an ``Aborted`` then.
+
+    What compilers make of ``async def`` is awaitable, and no coroutine to Python's own event loop: this is one.
+    """
+    import asyncio
+
+    loop, own = asyncio.get_running_loop(), asyncio.current_task()
+
+    def cancel() -> None:
+        with suppress(RuntimeError):  # it has ended meanwhile, and its loop is closed
+            loop.call_soon_threadsafe(own.cancel if own is not None else int)
+
+    abort.then(cancel)
+    try:
+        return await awaitable
+    except asyncio.CancelledError:
+        if abort.reason is not None:
+            raise Aborted(abort.reason) from None
+        raise
 
 
 def _first(error: BaseException) -> BaseException:

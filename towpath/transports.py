@@ -17,10 +17,14 @@ _EXTRAS = {"aws": "aws", "postgresql": "local", "sqlite": "local"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a transport may need besides its URL. AWS needs both; a database has the topology applied to it."""
+    """What a transport may need besides its URL. AWS needs both; a database has the topology applied to it.
+
+    ``manifest_file`` is where ``manifest`` was read, if in a file: it may be written anew.
+    """
 
     manifest: Manifest | None
     bindings: Path | None
+    manifest_file: Path | None = None
 
 
 class OpenTransport(Protocol):
@@ -69,7 +73,11 @@ def connect(
         problem = f"the transport {scheme}:// needs {error.name!r}; install towpath[{extra}]"
         raise UnknownTransport(problem) from error
     resolved = manifest if isinstance(manifest, Manifest | None) else Manifest.load(manifest)
-    options = Options(manifest=resolved, bindings=Path(bindings) if bindings is not None else None)
+    options = Options(
+        manifest=resolved,
+        bindings=Path(bindings) if bindings is not None else None,
+        manifest_file=Path(manifest) if isinstance(manifest, str | Path) else None,
+    )
     return open_transport(url, options)
 
 

@@ -1,7 +1,9 @@
 """``towpath work`` as a process: what it handles, prints and answers, and how it obeys signals."""
 
+import contextlib
 import json
 import os
+import pty
 import queue
 import re
 import signal
@@ -9,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -31,6 +34,7 @@ TOPOLOGY = {
     },
 }
 HANDLERS = """
+import os
 import time
 from towpath import DeadLetter, Retry
 
@@ -45,6 +49,11 @@ def process(message, context):
         time.sleep(600)
     if message.payload == "exit":
         raise SystemExit(7)
+    if message.payload == "tell pid":
+        context.log.info("pid %s", os.getpid())
+        while not context.aborted:
+            time.sleep(0.01)
+        context.check()
     if message.payload == "later":
         return Retry("not yet", after=600)
     context.log.info("handled %s", message.payload)
@@ -105,9 +114,10 @@ class Started:
         for line in self.process.stderr:
             self.lines.put(line)
 
-    def wait_for(self, text: str) -> None:
-        while text not in self.lines.get(timeout=PATIENCE):
+    def wait_for(self, text: str) -> str:
+        while text not in (line := self.lines.get(timeout=PATIENCE)):
             pass
+        return line
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -168,7 +178,7 @@ def test_a_star_that_the_shell_expanded_is_told_to_be_quoted(shop, work):
 def test_as_json_every_line_is_an_object(shop, work):
     put(shop, 1)
     done = work("orders.bill", "--once", "--json")
-    assert json.loads(done.stdout) == {"received": 1, "completed": 1}
+    assert done.stdout == '{"received": 1, "completed": 1}\n'
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert [(line["message"], line["attempt"]) for line in lines] == [("handled 1", 1), ("delivery completed", 1)]
 
@@ -182,13 +192,23 @@ def test_max_leaves_the_rest(shop, work):
 # --- What is refused -------------------------------------------------------------------------------------------
 
 
-def test_a_handler_that_does_not_resolve_is_told_in_one_sentence_and_nothing_is_claimed(shop, work):
+NOT_THERE = "handler 'shop_handlers:nothing_here': 'shop_handlers' has no 'nothing_here'\n"
+
+
+@pytest.mark.parametrize("options", [("--once",), ("--processes", "3")])
+def test_where_nothing_can_run_it_is_told_in_one_sentence_and_nothing_is_claimed(shop, work, options):
     put(shop, 1)
-    for names in (["orders.broken"], ["orders.bill", "orders.broken"], ["*"]):
-        done = work(*names, "--once")
-        assert done.returncode == 1
-        assert done.stderr == ("error: handler 'shop_handlers:nothing_here': 'shop_handlers' has no 'nothing_here'\n")
+    done = work("orders.broken", *options)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"error: {NOT_THERE}")
     assert states(shop)["pending"] == 1
+
+
+def test_a_handler_that_does_not_resolve_keeps_no_other_subscription_from_running(shop, work):
+    put(shop, 1)
+    done = work("*", "--once")
+    assert (done.returncode, done.stdout) == (0, "1 received: 1 completed\n")
+    first, *_ = done.stderr.splitlines()
+    assert f"{first.partition('ERROR')[2].strip()}\n" == f"orders.broken is not served: {NOT_THERE}"
 
 
 def test_that_the_topology_has_switched_a_subscription_off_is_told(shop, work):
@@ -218,6 +238,9 @@ def test_an_unknown_subscription_is_told_with_the_known_ones(work):
         "--max=0",
         "--drain=-1",
         "--drain=inf",
+        "--processes=0",
+        "--max-in-flight=0",
+        "--max-duration=-1",
         "--idle-exit=-1",
         "--idle-exit=nan",
     ],
@@ -274,3 +297,113 @@ def test_a_handler_that_ignores_everything_does_not_keep_the_process(shop, start
     assert_released(shop, worker)
     (again,) = shop.consumer("orders.bill").receive(1, timedelta(0))
     assert again.attempt == 1  # a release gives the attempt back
+
+
+# --- Several processes -----------------------------------------------------------------------------------------
+
+
+def test_max_is_shared_by_all_processes_and_their_counts_are_one(shop, work):
+    put(shop, *range(40))
+    done = work("orders.bill", "--max", "25", "--processes", "3", "--concurrency", "4", "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"received": 25, "completed": 25})
+    assert states(shop) == {"pending": 15, "leased": 0, "dead": 0, "completed": 25}
+
+
+def pid_of(worker: Started) -> int:
+    """Of the process whose handler tells it."""
+    return int(worker.wait_for("pid ").partition("pid ")[2].split()[0])
+
+
+def ended(pid: int) -> bool:
+    """Whether the process is gone; one that nobody waits for any more is."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def await_end(pid: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not ended(pid):
+        assert time.monotonic() < deadline, f"process {pid} still runs"
+        time.sleep(0.05)
+
+
+def test_a_process_that_dies_is_replaced_and_signals_reach_all(shop, start):
+    put(shop, "tell pid", "tell pid")
+    worker = start("orders.bill", "--concurrency", "1", "--processes", "2", "--drain", "0")
+    worker.wait_for("(1 thread, 2 processes); Ctrl-C drains")
+    first, second = pid_of(worker), pid_of(worker)
+    assert len({first, second, worker.process.pid}) == 3
+    assert os.getsid(first) != os.getsid(worker.process.pid)  # what a terminal sends does not reach it
+    os.kill(first, signal.SIGKILL)
+    told = worker.wait_for(f"worker process {first} ")
+    assert "was killed (SIGKILL: by somebody, or because memory ran out); another one starts in 1 s" in told
+    put(shop, "tell pid")
+    third = pid_of(worker)
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("draining: up to 0 s")
+    code, output = worker.end()
+    assert code == 0
+    assert re.fullmatch(r"\d received: \d given back\n", output)
+    assert all(ended(pid) for pid in (second, third))
+
+
+def test_a_second_signal_has_all_processes_abort(shop, start):
+    put(shop, "wait", "wait")
+    worker = start("orders.bill", "--concurrency", "1", "--processes", "2", "--drain", "3600")
+    for _ in range(2):
+        worker.wait_for("started")
+    worker.signal(signal.SIGINT)
+    worker.wait_for("draining")
+    worker.signal(signal.SIGINT)
+    assert worker.end() == (0, "2 received: 2 given back\n")
+
+
+def test_processes_drain_when_the_one_that_started_them_is_killed(shop, start):
+    put(shop, "tell pid")
+    worker = start("orders.bill", "--concurrency", "1", "--processes", "2", "--drain", "0")
+    pid = pid_of(worker)
+    worker.signal(signal.SIGKILL)
+    worker.process.wait(PATIENCE)
+    await_end(pid)
+    assert states(shop) == {"pending": 1, "leased": 0, "dead": 0, "completed": 0}
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_time_box_drains_whatever_is_left(shop, work, processes):
+    put(shop, "wait")
+    done = work("orders.bill", "--max-duration", "1", "--drain", "0", "--processes", processes)
+    assert (done.returncode, done.stdout) == (0, "1 received: 1 given back\n")
+
+
+# --- Progress --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_at_a_terminal_a_line_shows_how_far_it_is_below_the_log(shop, tmp_path, processes):
+    put(shop, *range(30))
+    reading, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [TOWPATH, "work", "orders.bill", "--max", "30", "--processes", processes],
+        cwd=tmp_path,
+        env={name: value for name, value in environment().items() if name != "NO_COLOR"} | {"TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        text=True,
+    )
+    os.close(terminal)
+    shown = read_all(reading)
+    output, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, output) == (0, "30 received: 30 completed\n")
+    assert re.search(r"\d+ handled, [\d,]+ a second, \d+ left", shown)
+    assert shown.count("delivery completed") == 30
+
+
+def read_all(terminal: int) -> str:
+    parts = []
+    with contextlib.suppress(OSError):  # nobody writes to it any more
+        while part := os.read(terminal, 65_536):
+            parts.append(part)
+    os.close(terminal)
+    return b"".join(parts).decode()

@@ -61,7 +61,7 @@ def consumer(sqs: Any, *, fifo: bool = True, clock: Clock | None = None, **polic
         client=lambda: sqs, queue_url=f"queue{suffix}", dead_letter_queue_url=f"dead{suffix}", clock=at
     )
     known = SubscriptionPolicy(subscription="steps.take", topic="steps", handler="a.b:c", **policy)
-    return SqsConsumer(client=sqs, policy=known, fifo=fifo, settler=settler, clock=at)
+    return SqsConsumer(client=sqs, rules=lambda: known, fifo=fifo, settler=settler, clock=at)
 
 
 def put(sqs: FakeQueues, groups: str) -> None:

@@ -211,9 +211,10 @@ def test_a_note_without_a_time_zone_is_read_as_utc() -> None:
 
 
 def consumer(sqs: FakeSqs, *, fifo: bool = False) -> SqsConsumer:
+    known = SubscriptionPolicy(subscription=NAME, topic="letters", handler="a.b:c", lease_seconds=45)
     return SqsConsumer(
         client=sqs,
-        policy=SubscriptionPolicy(subscription=NAME, topic="letters", handler="a.b:c", lease_seconds=45),
+        rules=lambda: known,
         fifo=fifo,
         settler=SqsSettler(client=lambda: sqs, queue_url="queue", dead_letter_queue_url="dead"),
         clock=Clock(),

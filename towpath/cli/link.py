@@ -1,7 +1,8 @@
 """What a worker process and the one that started it tell each other: lines of JSON over a pair of sockets.
 
-The process that was started says ``serving``, ``counts``, ``made``, and asks to ``take``; the one
-that started it answers that alone. When the pair is cut, that one is gone.
+The process that was started says ``serving``, ``counts``, ``made``, and asks to ``take``; the one that started it
+answers that, and says ``stop``: once to drain, again to abort. Signals would not do: two that come soon after each
+other are one. When the pair is cut, the other end is gone.
 """
 
 from __future__ import annotations
@@ -67,15 +68,18 @@ class Starter:
         os.set_inheritable(int(number), False)
         return Starter(Line(socket.socket(fileno=int(number))), is_limited=is_limited)
 
-    def watch(self, gone: Callable[[], None]) -> None:
-        """Hear answers from now on, and call ``gone`` when the process has ended."""
+    def watch(self, stop: Callable[[], None]) -> None:
+        """Hear answers from now on; call ``stop`` for each time that it says so, and when it has ended."""
 
         def hear() -> None:
-            for answer in self._line.heard():
-                self._answers.put(answer)
+            for said in self._line.heard():
+                if "stop" in said:
+                    stop()
+                else:
+                    self._answers.put(said)
             self._is_gone.set()
             self._answers.put({"granted": 0, "used_up": True})
-            gone()
+            stop()
 
         threading.Thread(target=hear, name="towpath-link", daemon=True).start()
 

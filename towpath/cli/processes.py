@@ -34,7 +34,7 @@ _FAULT_CODES: Final = (1, 2)  # of a process that has told what is wrong: it wou
 class ProcessOptions:
     """What to start: ``count`` processes of ``arguments`` (those of ``towpath``), with ``environment`` as theirs.
 
-    ``max_deliveries`` is shared among them; after ``max_duration`` they are told to stop.
+    ``max_deliveries`` is shared among them; ``max_duration`` after the first of them serves they are told to stop.
     """
 
     count: int
@@ -100,11 +100,6 @@ class Processes:
 
     def run(self) -> Counts:
         """Start them, one before the others to see whether it can run at all, and wait until all have ended."""
-        limit = self._options.max_duration
-        if limit is not None:
-            timer = threading.Timer(limit.total_seconds(), self._events.put, [("time", None)])
-            timer.daemon = True
-            timer.start()
         try:
             self._start()
             while self._children or self._starts_at:
@@ -144,6 +139,11 @@ class Processes:
             return
         self._is_serving = True
         self._tell("serving", names)
+        limit = self._options.max_duration
+        if limit is not None:
+            timer = threading.Timer(limit.total_seconds(), self._events.put, [("time", None)])
+            timer.daemon = True
+            timer.start()
         while not self._is_stopping and len(self._children) < self._options.count:
             self._start()
 
@@ -154,8 +154,7 @@ class Processes:
         if again and self._ends_at is None:
             self._ends_at = time.monotonic() + _FORCED_END_SECONDS
         for child in self._children:
-            if child.process.poll() is None:
-                child.process.send_signal(signal.SIGTERM)
+            child.line.send(stop=True)
 
     def _bury(self, child: _Child) -> None:
         """Of a process that has ended: what it has done is kept, and another one is started where it died."""

@@ -20,7 +20,7 @@ from towpath.cli.link import Starter
 from towpath.cli.live import LiveLine
 from towpath.cli.options import connected, is_file, require_subscriptions
 from towpath.cli.output import print_failure
-from towpath.errors import SubscriptionNotFound, TransportUnavailable
+from towpath.errors import SubscriptionNotFound, TowpathError, TransportUnavailable
 from towpath.observing import Observer
 from towpath.outages import Outages
 from towpath.ports import Transport
@@ -167,6 +167,7 @@ def telling_progress(
 
     def keep_telling() -> None:
         known, counted_at = left(), time.monotonic()
+        tell(worker.counts, known)
         while not ended.wait(_TELL_SECONDS):
             if time.monotonic() - counted_at >= _COUNT_SECONDS:
                 known, counted_at = left(), time.monotonic()
@@ -178,7 +179,7 @@ def telling_progress(
         yield
     finally:
         ended.set()
-        tell(worker.counts, None)
+        tell(worker.counts, left())
 
 
 def left_of(
@@ -195,7 +196,7 @@ def left_of(
         served = worker.states
         try:
             return sum(row.pending for row in transport.operator().stats() if row.subscription in served)
-        except TransportUnavailable:
+        except TowpathError:
             return None
 
     return waiting

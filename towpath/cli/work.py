@@ -222,6 +222,7 @@ def _arguments(options: WorkerOptions, where: Where) -> list[str]:
         "--drain": options.drain.total_seconds(),
         "--max": options.max_deliveries,
         "--max-in-flight": options.max_in_flight,
+        "--max-duration": None if options.max_duration is None else options.max_duration.total_seconds(),
         "--idle-exit": None if options.idle_exit is None else options.idle_exit.total_seconds(),
         "--manifest": where.manifest,
         "--bindings": where.bindings,
