@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Final, Self
 
 from sqlalchemy.engine import Connection
@@ -66,7 +67,6 @@ class DatabaseTransport:
         self._log = log
         self._reader = TopologyReader()
         self._wakeups = Wakeups(database, log, os.urandom)
-        self._settles = Settles(database)
         sources = Sources(clock=clock, random_bytes=os.urandom)
         self._publisher = DatabasePublisher(database, self._reader, sources, self._wakeups)
         self._sweep = Sweep(database, self._wakeups.due, log, Pacer())
@@ -111,6 +111,11 @@ class DatabaseTransport:
             log=self._log,
         )
         return DatabaseConsumer(means, subscription)
+
+    @cached_property
+    def _settles(self) -> Settles:
+        """Made with the first consumer: whoever publishes or operates needs none, and to make them ready takes time."""
+        return Settles(self._database)
 
     def operator(self) -> Operator:
         """What an operator sees and may do. Each has statements of its own: keep it for as long as it is used."""

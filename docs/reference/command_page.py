@@ -95,5 +95,5 @@ def _shape(path: str) -> list[str]:
         if path in SHAPES[name]:
             text = json.dumps(SHAPES[name][path], indent=2, ensure_ascii=False)
             note = SHAPES["NOTES"].get(path)
-            return ["", said, "", "```text", text, "```", *(["", note] if note else [])]
+            return ["", said, "", "```json", text, "```", *(["", note] if note else [])]
     return []

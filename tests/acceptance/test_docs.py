@@ -84,7 +84,9 @@ def test_every_command_that_a_sentence_names_exists(page):
 
 
 def test_every_target_of_make_that_a_page_names_exists():
-    targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    made_by_init = PROJECT / "towpath/cli/project"
+    files = [PROJECT / "Makefile", *made_by_init.rglob("Makefile"), *made_by_init.rglob("*.mk")]
+    targets = {name for file in files for name in re.findall(r"^([a-z-]+):", file.read_text(), re.MULTILINE)}
     called = {name for page in PAGES for name in re.findall(r"[`$] ?make ([a-z-]+)", page.read_text())}
     assert called - targets == set()
 

@@ -34,8 +34,10 @@ class _Collected:
 def collected() -> list[pytest.Item]:
     """The tests of this folder. Raises ``RuntimeError`` with pytest's words when they cannot be collected."""
     found, said = _Collected(), io.StringIO()
+    options = ["--collect-only", "--quiet", "-p", "no:cacheprovider"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # Towpath's own plugin is imported by now
     with redirect_stdout(said):
-        code = pytest.main(["--collect-only", "--quiet", "-p", "no:cacheprovider", str(FOLDER)], plugins=[found])
+        code = pytest.main([*options, str(FOLDER)], plugins=[found])
     if code != pytest.ExitCode.OK:
         raise RuntimeError(f"the conformance suite cannot be collected:\n{said.getvalue()}")
     return found.items

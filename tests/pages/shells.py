@@ -15,8 +15,7 @@ from tests.pages.blocks import PROJECT, Block
 PACKAGES = ("towpath", "lambda_runtime", "aws_transport", "local_transport", "bundling", "cdk_app", "terraform")
 FILES = ("pyproject.toml", "README.md", "LICENSE", "cdk.json", "package.json", "package-lock.json")
 SECONDS = 280  # for a page on a machine that does much else
-_MARK = "<<command {}>>"
-_MARKS = re.compile(r"^<<command \d+>>\n", re.MULTILINE)
+_MARKS = re.compile(r"\n?^<<command \d+>>\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +84,19 @@ def script_of(session: Iterable[Block]) -> tuple[str, list[Expectation]]:
     script, expected = ["set -e"], list[Expectation]()
     for block in session:
         if block.kind == "sql":
-            script += [f"echo '{_MARK.format(len(expected))}'", _statements(block)]
+            script += [_mark(len(expected)), _statements(block)]
             expected.append(Expectation(command="the statements", lines=(), place=block.place))
             continue
         for command, lines in _commands(block):
-            script += [f"echo '{_MARK.format(len(expected))}'", command]
+            script += [_mark(len(expected)), command]
             first = command.partition("\n")[0]
             expected.append(Expectation(command=first, lines=lines, place=block.place))
     return "\n".join(script), expected
+
+
+def _mark(number: int) -> str:
+    """Prints a mark on a line of its own, also after a file without a last line break."""
+    return f"printf '\\n<<command {number}>>\\n'"
 
 
 def _commands(block: Block) -> list[tuple[str, tuple[str, ...]]]:
