@@ -1,7 +1,7 @@
 """Worker processes in trouble: each kind shows one clear line and the exit code that docs/how-to/run-workers.md says.
 
-kill -9 of a worker is C36 of the conformance suite, and in test_cli_work.py where it is one of several processes, as are
-two signals.
+kill -9 of a worker is C36 of the conformance suite, and in test_cli_work.py where it is one of several processes, as
+are two signals.
 """
 
 import json
@@ -194,7 +194,7 @@ def test_a_database_that_is_restarted_is_one_line_each_way_and_the_worker_goes_o
         assert process.end() == 0
     told = troubles(process.log)
     waits = [line for line in told if line.startswith("cannot receive, trying again in")]
-    assert [line.startswith("answered again, after ") for line in told] == [False] * len(waits) + [True]
+    assert [line.startswith("answered again, after ") for line in told] == [False] * len(waits) + [True], told
     assert len(waits) == len({line.partition(" s: ")[0] for line in waits})  # one for each longer pause
 
 
