@@ -30,6 +30,8 @@ class Hearing:
         self._announcer = announcer
         self._log = log
         self._state: Literal["new", "greeted", "hears", "deaf"] = "new"
+        self._looks_before = 0  # that were answered before it could not hear
+        self._is_told = False
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -61,7 +63,9 @@ class Hearing:
                 self._hear()
                 pause = _AGAIN_SECONDS[0]
             except Exception as error:  # noqa: BLE001 - whatever it was: looks go on without word
-                self._deaf(str(error))
+                self._deaf()
+                if self._lookout.answered > self._looks_before:  # else nothing answers, as who claims will tell
+                    self._tell(str(error))
                 self._closed.wait(pause * (0.5 + random() / 2))
                 pause = min(pause * 2, longest)
         self._signals.close()
@@ -88,7 +92,8 @@ class Hearing:
         if any(announcement.teller == own.teller for announcement in said):
             self._hears()
         elif self._state == "greeted" and not said:
-            self._deaf("LISTEN was taken and brings nothing, as behind PgBouncer; name the server itself with ?listen=")
+            self._deaf()
+            self._tell("LISTEN was taken and brings nothing, as behind PgBouncer; name the server itself with ?listen=")
         due = {id_ for announcement in said if announcement.teller != own.teller for id_ in announcement.subscriptions}
         if due:
             self._lookout.ring(due)
@@ -96,12 +101,17 @@ class Hearing:
     def _hears(self) -> None:
         if self._state == "hears":
             return
-        self._state = "hears"
+        self._state, self._is_told = "hears", False
         self._lookout.rely_on(word=True)
 
-    def _deaf(self, problem: str) -> None:
+    def _deaf(self) -> None:
         if self._state == "deaf":
             return
-        self._state = "deaf"
+        self._state, self._looks_before = "deaf", self._lookout.answered
         self._lookout.rely_on(word=False)
-        self._log.warning("other processes cannot wake this one, so it looks once a second: %s", problem)
+
+    def _tell(self, problem: str) -> None:
+        """Once for each time that it cannot hear."""
+        if not self._is_told:
+            self._is_told = True
+            self._log.warning("other processes cannot wake this one, so it looks once a second: %s", problem)

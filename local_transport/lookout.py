@@ -83,6 +83,7 @@ class Lookout:
         self._posts: dict[int, _Post] = {}
         self._pace = Pace()
         self._longest = DEAF_SECONDS
+        self._answered = 0
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -90,6 +91,11 @@ class Lookout:
     def closed(self) -> bool:
         """Whether it was closed."""
         return self._closed
+
+    @property
+    def answered(self) -> int:
+        """How many looks the database has answered."""
+        return self._answered
 
     def rings(self, subscription_id: int) -> int:
         """How often it rang for the subscription so far: to be read before a claim, and given to ``wait``."""
@@ -213,6 +219,7 @@ class Lookout:
         """Wake who has something due, an outdated policy, or trouble to hear of; else note what is due when."""
         with self._lock:
             now = self._monotonic()
+            self._answered += seen is not None
             for subscription_id in asked:
                 post = self._posts[subscription_id]
                 found = None if seen is None else seen.get(subscription_id)

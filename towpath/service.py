@@ -172,7 +172,8 @@ class Service:
         if wanted == 0 or self._stopping.is_set():  # it may have waited for a free one
             return None
         permit = self._permits.ask(wanted, wait, found_nothing=found_nothing)
-        if permit.count == 0:
+        if permit.count == 0 or self._stopping.is_set():  # it may have waited for a place
+            self._permits.used(permit, 0)
             self._stopping.wait(_LOOK_SECONDS)  # the claims that are left are others' to make
             return None
         try:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from towpath.errors import TransportUnavailable
 from towpath.observing import Observer, Standing, State
 from towpath.outages import Outages
 from towpath.places import Places
@@ -172,13 +173,21 @@ class Worker:
     def _repeat(
         self, seconds: float, call: Callable[[], object], failed: str, level: int, *, at_once: bool = False
     ) -> None:
-        """Make ``call`` every so many seconds until the worker stops."""
+        """Make ``call`` every so many seconds until the worker stops.
+
+        That the transport did not answer once is told by those who receive.
+        """
+        was_out = False
         while at_once or not self._stopping.wait(seconds):
             at_once = False
             try:
                 call()
+                was_out = False
             except Exception as error:  # noqa: BLE001 - what fails once must not end for good
-                self._log.log(level, "%s: %s: %s", failed, type(error).__name__, error)
+                is_out = isinstance(error, TransportUnavailable)
+                told = logging.DEBUG if is_out and not was_out else level
+                was_out = is_out
+                self._log.log(told, "%s: %s: %s", failed, type(error).__name__, error)
 
 
 def _names(services: list[Service]) -> str:

@@ -27,6 +27,11 @@ class WorkerProcess:
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, cwd=FUNCTION, env=environment, stdout=output, stderr=output)
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
         self._process.send_signal(number)
