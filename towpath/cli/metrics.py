@@ -26,7 +26,7 @@ from prometheus_client.registry import Collector
 from towpath.cli.backlogs import Backlogs
 from towpath.cli.endpoint import FOLDER_VARIABLE, Address, Health, health, serving
 from towpath.observing import ENDINGS, Ended, Standing, State
-from towpath.ports import Operator, Transport
+from towpath.ports import Operator
 
 _MULTIPROCESS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # prometheus-client's own; read when it is imported
 _OF_SUBSCRIPTION: Final = ("subscription", "topic")
@@ -141,7 +141,7 @@ class Recorder:
 class _Figures:
     """Collector of what is read when somebody looks: the backlog, and what was built."""
 
-    def __init__(self, source: Source, operator: Operator) -> None:
+    def __init__(self, source: Source, operator: Callable[[], Operator]) -> None:
         self._source = source
         self._backlogs = Backlogs(operator, self._topics, time.monotonic)
 
@@ -188,9 +188,12 @@ class Metrics:
         self._registry = registry
         self._source: Source = tuple
 
-    def begin(self, source: Source, transport: Transport) -> None:
-        """From now on tell of the worker that ``source`` asks, and of the backlog of what it serves."""
-        self._registry.register(_Figures(source, transport.operator()))
+    def begin(self, source: Source, operator: Callable[[], Operator]) -> None:
+        """From now on tell of the worker that ``source`` asks, and of the backlog of what it serves.
+
+        The ``operator`` is asked for with each look at that, on a thread of its own.
+        """
+        self._registry.register(_Figures(source, operator))
         self._source = source
 
     def metrics(self, accept: str) -> tuple[str, bytes]:
@@ -243,9 +246,9 @@ class SharedMetrics:
         """The variables that each worker process is started with."""
         return {FOLDER_VARIABLE: str(self._folder), _MULTIPROCESS_VARIABLE: str(self._folder)}
 
-    def begin(self, transport: Transport) -> None:
-        """From now on tell of the processes and of the backlog of what they serve."""
-        self._metrics.begin(self.standings, transport)
+    def begin(self, operator: Callable[[], Operator]) -> None:
+        """From now on tell of the processes and of the backlog of what they serve; see ``Metrics.begin``."""
+        self._metrics.begin(self.standings, operator)
 
     def ended(self, process: int) -> None:
         """A worker process has ended: what it counted stays, how it stood does not."""
