@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from towpath.cli.backlogs import Backlogs
 from towpath.cli.endpoint import Address, CannotServe, address, health, serving
 from towpath.cli.main import build_app
-from towpath.cli.metrics import Metrics, Recorder
+from towpath.cli.metrics import Metrics, Recorder, SharedMetrics
 from towpath.errors import TransportUnavailable
 from towpath.observing import ENDINGS, Ended, Standing
 from towpath.operating import Backlog
@@ -278,6 +278,25 @@ def test_metrics_are_served_in_the_form_that_the_client_takes(metrics):
         assert content_type.startswith("application/openmetrics-text; version=1.0.0")
         assert text.endswith("# EOF\n")
         assert fetch(f"{url}/")[0] == 404
+
+
+def test_a_metric_of_a_handler_that_breaks_is_told_and_keeps_no_probe_from_its_answer(metrics, caplog):
+    class Broken:
+        def collect(self):
+            raise KeyError("mine")
+
+    metrics._registry.register(Broken())
+    with served(FREE, metrics) as url:
+        assert fetch(f"{url}/metrics")[0] == 500
+        assert fetch(f"{url}/healthz")[0] == 200
+    assert "the metrics cannot be told: KeyError: 'mine'" in caplog.text
+
+
+def test_a_file_that_a_process_has_just_begun_is_left_out(tmp_path):
+    (tmp_path / "counter_1.db").touch()
+    shared = SharedMetrics(tmp_path)
+    assert shared.standings() == []
+    assert shared.answers.metrics("")[1] == b""
 
 
 def test_a_client_that_says_nothing_or_nonsense_keeps_nobody_from_an_answer(metrics):

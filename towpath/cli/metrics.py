@@ -21,7 +21,6 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
-from prometheus_client.registry import Collector
 
 from towpath.cli.backlogs import Backlogs
 from towpath.cli.endpoint import FOLDER_VARIABLE, Address, Health, health, serving
@@ -38,7 +37,7 @@ _TELL_SECONDS: Final = 1.0  # how often a process of several tells how it stands
 # prometheus-client has no types for these.
 _leave_out_created: Final[Callable[[], None]] = disable_created_metrics
 _forget: Final[Callable[[int, str], None]] = mark_process_dead
-_merged: Final[Callable[[CollectorRegistry, str], Collector]] = MultiProcessCollector
+_merge: Final[Callable[[Sequence[str]], Iterable[Metric]]] = MultiProcessCollector.merge
 
 Source = Callable[[], Sequence[Standing]]
 
@@ -233,7 +232,7 @@ class SharedMetrics:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._registry = CollectorRegistry()
-        self._merged = _merged(self._registry, str(folder))
+        self._registry.register(self)
         self._metrics = Metrics(self._registry)
 
     @property
@@ -250,6 +249,10 @@ class SharedMetrics:
         """From now on tell of the processes and of the backlog of what they serve; see ``Metrics.begin``."""
         self._metrics.begin(self.standings, operator)
 
+    def collect(self) -> Iterable[Metric]:
+        """What all processes have written, added up. A file that one has just begun is left out."""
+        return _merge([str(file) for file in self._folder.glob("*.db") if _size(file)])
+
     def ended(self, process: int) -> None:
         """A worker process has ended: what it counted stays, how it stood does not."""
         _forget(process, str(self._folder))
@@ -263,12 +266,19 @@ class SharedMetrics:
                 state=state,
                 in_flight=0,
             )
-            for metric in self._merged.collect()
+            for metric in self.collect()
             if metric.name == _STATE
             for sample in metric.samples
             for state in get_args(State)
             if sample.value > 0 and sample.labels["state"] == state
         ]
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # of a process that has just ended
+        return 0
 
 
 @contextmanager
