@@ -250,6 +250,14 @@ def test_a_scaler_counts_on_what_one_worker_takes():
     assert run["spec"]["triggers"][0]["metadata"]["targetQueryValue"] == most
 
 
+def test_a_run_drains_by_itself_before_kubernetes_ends_it():
+    (run,) = documents("ScaledJob")
+    (container,) = run["spec"]["jobTargetRef"]["template"]["spec"]["containers"]
+    drains_at = float(container["args"][container["args"].index("--max-duration") + 1])
+    grace = run["spec"]["jobTargetRef"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert drains_at + grace < run["spec"]["jobTargetRef"]["activeDeadlineSeconds"]
+
+
 def test_one_image_is_named_everywhere():
     images = {c["image"] for _, pod in pods() for c in [*pod["containers"], *pod.get("initContainers", ())]}
     assert images == {"registry.example.com/invoices:1.0.0"}

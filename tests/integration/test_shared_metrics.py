@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -66,6 +67,10 @@ def wait_until(holds: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+def served_at(worker: subprocess.Popen) -> str:
+    return next(found[0] for line in worker.stderr if (found := re.search(r"http://\S+/metrics", line)))
+
+
 def fetch(url: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(url, timeout=20) as answer:
@@ -75,7 +80,7 @@ def fetch(url: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def figures(address: Address) -> dict[tuple[str, ...], float]:
+def figures(address: Address | str) -> dict[tuple[str, ...], float]:
     _, text = fetch(f"http://{address}/metrics")
     return {
         (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
@@ -90,7 +95,7 @@ def test_one_endpoint_tells_the_sum_of_worker_processes_and_forgets_how_a_dead_o
     with ExitStack() as stack:
         shared, address = stack.enter_context(shared_metrics(Address(host="127.0.0.1", port=0)))
         assert fetch(f"http://{address}/healthz") == (503, '{"status": "starting", "subscriptions": {}}\n')
-        shared.begin(transport)
+        shared.begin(transport.operator)
         processes = []
         for _ in range(2):
             process = subprocess.Popen(
@@ -126,7 +131,7 @@ def test_a_worker_that_drains_says_so_to_probes_and_is_gone_when_it_has_ended(tr
     worker = subprocess.Popen(arguments, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True)
     try:
         transport.publish("documents", [NewMessage(payload="wait")])
-        url = next(line for line in worker.stderr if line.startswith("metrics on")).split()[-1]
+        url = served_at(worker)
         health = url.replace("/metrics", "/healthz")
         wait_until(lambda: 'towpath_deliveries_in_flight{subscription="convert",topic="documents"} 1' in fetch(url)[1])
         assert fetch(health)[0] == 200
@@ -143,17 +148,18 @@ def test_a_worker_that_drains_says_so_to_probes_and_is_gone_when_it_has_ended(tr
         worker.stderr.close()
 
 
-def test_a_worker_that_is_process_1_of_its_container_drains_at_sigterm(transport, folder):
+@pytest.mark.parametrize("more", [(), ("--processes", "2")], ids=["one", "several"])
+def test_a_worker_that_is_process_1_of_its_container_drains_at_sigterm(transport, folder, more):
     """The kernel gives such a process no signal that it has not asked for."""
     apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if shutil.which("unshare") is None or subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
         left_out("a process namespace", "unshare is not here, or not allowed")
-    arguments = [*apart, *command("--drain", "0", "--metrics", "127.0.0.1:0")]
+    arguments = [*apart, *command("--drain", "0", "--metrics", "127.0.0.1:0", *more)]
     outside = subprocess.Popen(
         arguments, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        assert any(line.startswith("metrics on") for line in outside.stderr)
+        assert served_at(outside)
         children = Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text().split()
         (worker,) = map(int, children)
         status = Path(f"/proc/{worker}/status").read_text()
@@ -166,3 +172,25 @@ def test_a_worker_that_is_process_1_of_its_container_drains_at_sigterm(transport
     finally:
         outside.kill()
         outside.communicate()
+
+
+def test_work_with_several_processes_serves_the_sum_on_one_port_and_drains_as_one(transport, folder):
+    arguments = command("--processes", "2", "--metrics", "127.0.0.1:0")
+    worker = subprocess.Popen(arguments, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True)
+    try:
+        url = served_at(worker)
+        address = url.removeprefix("http://").removesuffix("/metrics")
+        running = ("towpath_worker_state", "running", "convert", "documents")
+        wait_until(lambda: figures(address).get(running) == 2)
+        transport.publish("documents", [NewMessage(payload=number) for number in range(40)])
+        completed = ("towpath_deliveries_total", "completed", "convert", "documents")
+        wait_until(lambda: figures(address).get(completed) == 40)
+        found = figures(address)
+        assert found["towpath_backlog_up",] == 1
+        assert found["towpath_backlog_deliveries", "claimable", "convert", "documents"] >= 0
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(PATIENCE) == 0
+    finally:
+        worker.kill()
+        worker.wait()
+        worker.stderr.close()

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from towpath.cli.backlogs import Backlogs
 from towpath.cli.endpoint import Address, CannotServe, address, health, serving
 from towpath.cli.main import build_app
-from towpath.cli.metrics import Metrics, Recorder
+from towpath.cli.metrics import Metrics, Recorder, SharedMetrics
 from towpath.errors import TransportUnavailable
 from towpath.observing import ENDINGS, Ended, Standing
 from towpath.operating import Backlog
@@ -58,7 +58,7 @@ class Scaled:
 def metrics():
     registry = CollectorRegistry()
     made = Metrics(registry, Recorder(registry))
-    made.begin(lambda: [RUNNING], Scaled())
+    made.begin(lambda: [RUNNING], Scaled().operator)
     return made
 
 
@@ -111,7 +111,7 @@ def test_without_an_answer_there_is_no_figure_and_the_rest_is_told():
     registry, transport = CollectorRegistry(), Scaled()
     transport.error = TransportUnavailable("the database does not answer")
     metrics = Metrics(registry, Recorder(registry))
-    metrics.begin(lambda: [RUNNING], transport)
+    metrics.begin(lambda: [RUNNING], transport.operator)
     found = samples(metrics)
     assert found[("towpath_backlog_up",)] == 0
     assert not [name for name, *_ in found if name == "towpath_backlog_deliveries"]
@@ -150,7 +150,7 @@ class Clock:
 
 def test_however_many_ask_the_transport_is_asked_once_in_ten_seconds():
     transport, clock = Scaled(), Clock()
-    backlogs = Backlogs(transport, lambda: ["convert"], clock)
+    backlogs = Backlogs(transport.operator, lambda: ["convert"], clock)
     for _ in range(5):
         assert len(backlogs.current()) == 1
     clock.now += 9
@@ -161,9 +161,17 @@ def test_however_many_ask_the_transport_is_asked_once_in_ten_seconds():
     assert transport.asked == ["convert"] * 2
 
 
+def test_the_first_look_is_for_what_is_served_by_then():
+    transport, names = Scaled(), []
+    backlogs = Backlogs(transport.operator, lambda: names, Clock())
+    assert list(backlogs.current()) == []
+    names.append("convert")
+    assert [row.subscription for row in backlogs.current()] == ["convert"]
+
+
 def test_figures_are_told_for_a_minute_when_the_transport_does_not_answer_and_then_no_more():
     transport, clock = Scaled(), Clock()
-    backlogs = Backlogs(transport, lambda: ["convert"], clock)
+    backlogs = Backlogs(transport.operator, lambda: ["convert"], clock)
     assert backlogs.current() is not None
     transport.error = TransportUnavailable("gone")
     clock.now += 59
@@ -178,7 +186,7 @@ def test_figures_are_told_for_a_minute_when_the_transport_does_not_answer_and_th
 def test_a_transport_that_hangs_is_not_asked_twice_and_nobody_waits_for_long():
     transport, clock = Scaled(), Clock()
     transport.gate.clear()
-    backlogs = Backlogs(transport, lambda: ["convert"], clock, patience=0)
+    backlogs = Backlogs(transport.operator, lambda: ["convert"], clock, patience=0)
     assert backlogs.current() is None
     clock.now += 100
     assert backlogs.current() is None
@@ -188,7 +196,7 @@ def test_a_transport_that_hangs_is_not_asked_twice_and_nobody_waits_for_long():
 
 def test_of_many_subscriptions_all_are_asked_for_at_once_and_only_those_that_are_served_are_told():
     transport = Scaled("a", "b", "c", "d", "e")
-    backlogs = Backlogs(transport, lambda: ["a", "b", "c", "d"], Clock())
+    backlogs = Backlogs(transport.operator, lambda: ["a", "b", "c", "d"], Clock())
     assert [row.subscription for row in backlogs.current()] == ["a", "b", "c", "d"]
     assert transport.asked == [None]
 
@@ -272,6 +280,25 @@ def test_metrics_are_served_in_the_form_that_the_client_takes(metrics):
         assert fetch(f"{url}/")[0] == 404
 
 
+def test_a_metric_of_a_handler_that_breaks_is_told_and_keeps_no_probe_from_its_answer(metrics, caplog):
+    class Broken:
+        def collect(self):
+            raise KeyError("mine")
+
+    metrics._registry.register(Broken())
+    with served(FREE, metrics) as url:
+        assert fetch(f"{url}/metrics")[0] == 500
+        assert fetch(f"{url}/healthz")[0] == 200
+    assert "the metrics cannot be told: KeyError: 'mine'" in caplog.text
+
+
+def test_a_file_that_a_process_has_just_begun_is_left_out(tmp_path):
+    (tmp_path / "counter_1.db").touch()
+    shared = SharedMetrics(tmp_path)
+    assert shared.standings() == []
+    assert shared.answers.metrics("")[1] == b""
+
+
 def test_a_client_that_says_nothing_or_nonsense_keeps_nobody_from_an_answer(metrics):
     with served(FREE, metrics) as url:
         where = url.removeprefix("http://").split(":")
@@ -298,7 +325,7 @@ def test_a_worker_is_well_unless_it_has_a_fault_or_is_about_to_end(states, statu
     metrics = Metrics(registry, Recorder(registry))
     standings = [Standing(subscription=f"s{i}", topic="t", state=state, in_flight=0) for i, state in enumerate(states)]
     assert health(standings).status == status
-    metrics.begin(lambda: standings, Scaled())
+    metrics.begin(lambda: standings, Scaled().operator)
     with served(FREE, metrics) as url:
         answered, content_type, text = fetch(f"{url}/healthz")
     assert (answered, content_type) == (code, "application/json")

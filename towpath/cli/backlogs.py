@@ -21,13 +21,13 @@ class Backlogs:
 
     def __init__(
         self,
-        operator: Operator,
+        operator: Callable[[], Operator],
         names: Callable[[], Collection[str]],
         monotonic: Callable[[], float],
         *,
         patience: float = _PATIENCE_SECONDS,
     ) -> None:
-        """``patience`` is how many seconds one who asks waits for a look."""
+        """``operator`` is asked for with each look; ``patience`` is how many seconds one who asks waits for a look."""
         self._patience = patience
         self._operator = operator
         self._names = names
@@ -40,6 +40,8 @@ class Backlogs:
 
     def current(self) -> Sequence[Backlog] | None:
         """The figures, 10 s old at most, or 60 s while the transport does not answer; then ``None``."""
+        if not self._names():
+            return ()  # nothing is served yet: the first look is for what will be
         looking = self._look_if_due()
         if looking is not None:
             looking.wait(self._patience)
@@ -64,7 +66,7 @@ class Backlogs:
         looking.set()
 
     def _read(self) -> list[Backlog]:
-        names = self._names()
+        names, operator = self._names(), self._operator()
         if len(names) <= _FEW:
-            return [row for name in names for row in self._operator.backlog(name)]
-        return [row for row in self._operator.backlog() if row.subscription in names]
+            return [row for name in names for row in operator.backlog(name)]
+        return [row for row in operator.backlog() if row.subscription in names]

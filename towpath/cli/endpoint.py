@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import socket
 import threading
@@ -166,7 +167,7 @@ class _Requests(BaseHTTPRequestHandler):
         """Answer one of the two paths."""
         match self.path.partition("?")[0]:
             case "/metrics":
-                self._answer(HTTPStatus.OK, *self.answered_by.metrics(self.headers.get("Accept", "")))
+                self._answer(*self._metrics())
             case "/healthz":
                 found = self.answered_by.health()
                 status = HTTPStatus.OK if found.well else HTTPStatus.SERVICE_UNAVAILABLE
@@ -177,6 +178,16 @@ class _Requests(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         """The same without the body."""
         self.do_GET()
+
+    def _metrics(self) -> tuple[HTTPStatus, str, bytes]:
+        """A handler's own metrics may raise anything; then a scraper is told, and probes are answered as before."""
+        try:
+            return HTTPStatus.OK, *self.answered_by.metrics(self.headers.get("Accept", ""))
+        except Exception as error:  # noqa: BLE001 - see above
+            logging.getLogger("towpath.worker").warning(
+                "the metrics cannot be told: %s: %s", type(error).__name__, error
+            )
+            return HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, b"the metrics cannot be told; the worker's log says why\n"
 
     def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
         self.send_response(status)

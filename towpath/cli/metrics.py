@@ -21,12 +21,11 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
-from prometheus_client.registry import Collector
 
 from towpath.cli.backlogs import Backlogs
 from towpath.cli.endpoint import FOLDER_VARIABLE, Address, Health, health, serving
 from towpath.observing import ENDINGS, Ended, Standing, State
-from towpath.ports import Operator, Transport
+from towpath.ports import Operator
 
 _MULTIPROCESS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # prometheus-client's own; read when it is imported
 _OF_SUBSCRIPTION: Final = ("subscription", "topic")
@@ -38,7 +37,7 @@ _TELL_SECONDS: Final = 1.0  # how often a process of several tells how it stands
 # prometheus-client has no types for these.
 _leave_out_created: Final[Callable[[], None]] = disable_created_metrics
 _forget: Final[Callable[[int, str], None]] = mark_process_dead
-_merged: Final[Callable[[CollectorRegistry, str], Collector]] = MultiProcessCollector
+_merge: Final[Callable[[Sequence[str]], Iterable[Metric]]] = MultiProcessCollector.merge
 
 Source = Callable[[], Sequence[Standing]]
 
@@ -141,7 +140,7 @@ class Recorder:
 class _Figures:
     """Collector of what is read when somebody looks: the backlog, and what was built."""
 
-    def __init__(self, source: Source, operator: Operator) -> None:
+    def __init__(self, source: Source, operator: Callable[[], Operator]) -> None:
         self._source = source
         self._backlogs = Backlogs(operator, self._topics, time.monotonic)
 
@@ -188,9 +187,12 @@ class Metrics:
         self._registry = registry
         self._source: Source = tuple
 
-    def begin(self, source: Source, transport: Transport) -> None:
-        """From now on tell of the worker that ``source`` asks, and of the backlog of what it serves."""
-        self._registry.register(_Figures(source, transport.operator()))
+    def begin(self, source: Source, operator: Callable[[], Operator]) -> None:
+        """From now on tell of the worker that ``source`` asks, and of the backlog of what it serves.
+
+        The ``operator`` is asked for with each look at that, on a thread of its own.
+        """
+        self._registry.register(_Figures(source, operator))
         self._source = source
 
     def metrics(self, accept: str) -> tuple[str, bytes]:
@@ -230,7 +232,7 @@ class SharedMetrics:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._registry = CollectorRegistry()
-        self._merged = _merged(self._registry, str(folder))
+        self._registry.register(self)
         self._metrics = Metrics(self._registry)
 
     @property
@@ -243,9 +245,13 @@ class SharedMetrics:
         """The variables that each worker process is started with."""
         return {FOLDER_VARIABLE: str(self._folder), _MULTIPROCESS_VARIABLE: str(self._folder)}
 
-    def begin(self, transport: Transport) -> None:
-        """From now on tell of the processes and of the backlog of what they serve."""
-        self._metrics.begin(self.standings, transport)
+    def begin(self, operator: Callable[[], Operator]) -> None:
+        """From now on tell of the processes and of the backlog of what they serve; see ``Metrics.begin``."""
+        self._metrics.begin(self.standings, operator)
+
+    def collect(self) -> Iterable[Metric]:
+        """What all processes have written, added up. A file that one has just begun is left out."""
+        return _merge([str(file) for file in self._folder.glob("*.db") if _size(file)])
 
     def ended(self, process: int) -> None:
         """A worker process has ended: what it counted stays, how it stood does not."""
@@ -260,12 +266,19 @@ class SharedMetrics:
                 state=state,
                 in_flight=0,
             )
-            for metric in self._merged.collect()
+            for metric in self.collect()
             if metric.name == _STATE
             for sample in metric.samples
             for state in get_args(State)
             if sample.value > 0 and sample.labels["state"] == state
         ]
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # of a process that has just ended
+        return 0
 
 
 @contextmanager

@@ -4,20 +4,18 @@ asks for them.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from towpath.cli.endpoint import FOLDER_VARIABLE, Address, address
-from towpath.errors import TowpathError
 from towpath.observing import Observer, Standing
-from towpath.ports import Transport
+from towpath.ports import Operator, Transport
 
 Source = Callable[[], Sequence[Standing]]
-Begin = Callable[[Source, Transport], None]
+Begin = Callable[[Source, Callable[[], Operator]], None]
 
 
 class Telemetry:
@@ -35,7 +33,7 @@ class Telemetry:
 
     def begin(self, source: Source, transport: Transport) -> None:
         """The worker that ``source`` asks is about to serve subscriptions of ``transport``."""
-        self._begin(source, transport)
+        self._begin(source, transport.operator)
 
 
 @contextmanager
@@ -67,7 +65,7 @@ def _recording() -> Iterator[Telemetry]:
     recorder = Recorder(CollectorRegistry())
     with ExitStack() as stack:
 
-        def begin(source: Source, _: Transport) -> None:
+        def begin(source: Source, _: Callable[[], Operator]) -> None:
             stack.enter_context(recorder.telling(source))
 
         yield Telemetry(recorder, None, begin)
@@ -87,20 +85,14 @@ class TelemetryOfProcesses:
 
 @contextmanager
 def telemetry_of_processes(metrics: str | None) -> Iterator[TelemetryOfProcesses]:
-    """Added up and served at ``metrics``, an address as ``--metrics`` takes it; until then. As ``telemetry``."""
+    """Added up and served at ``metrics``, as ``--metrics`` takes it, until the end. Raises as ``telemetry``."""
     if metrics is None:
         yield TelemetryOfProcesses(environment={}, begin=_nothing, ended=_nothing, where="")
         return
     from towpath.cli.metrics import SharedMetrics, shared_metrics
 
     def begin(stack: ExitStack, shared: SharedMetrics, connect: Callable[[], Transport]) -> None:
-        try:
-            transport = connect()
-        except TowpathError as error:
-            logging.getLogger("towpath.worker").warning("the metrics are without the backlog: %s", error)
-            return
-        stack.callback(transport.close)
-        shared.begin(transport)
+        shared.begin(stack.enter_context(closing(_OnUse(connect))))
 
     with ExitStack() as stack, shared_metrics(address(metrics)) as (shared, got):
         yield TelemetryOfProcesses(
@@ -109,6 +101,26 @@ def telemetry_of_processes(metrics: str | None) -> Iterator[TelemetryOfProcesses
             ended=shared.ended,
             where=_where(got),
         )
+
+
+class _OnUse:
+    """The operator of a transport that is opened when it is first asked for, by one thread at a time; a call that fails
+    tries again at the next. What starts processes needs the transport for nothing else, so it waits for none.
+    """
+
+    def __init__(self, connect: Callable[[], Transport]) -> None:
+        self._connect = connect
+        self._transport: Transport | None = None
+
+    def __call__(self) -> Operator:
+        if self._transport is None:
+            self._transport = self._connect()
+        return self._transport.operator()
+
+    def close(self) -> None:
+        """Close it, if it was opened."""
+        if self._transport is not None:
+            self._transport.close()
 
 
 def _where(served: Address | None) -> str:
