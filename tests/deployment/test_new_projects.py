@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -115,16 +114,13 @@ def test_a_cdk_project_bundles_runs_its_zip_and_synthesises_what_its_manifest_sa
     project = Path(make("cdk", "json"))
     manifest = Manifest.load(project / "aws.json")
     templates = [json.loads(path.read_text()) for path in (project / "cdk.out").glob("*.template.json")]
-    names = [_name(one) for template in templates for one in template["Resources"].values()]
+    properties = [one.get("Properties", {}) for template in templates for one in template["Resources"].values()]
     aws = manifest.subscriptions["orders.ship"].aws
     assert aws is not None
     assert aws.function is not None
-    assert {aws.queue.name, aws.function.name} < set(names)
-
-
-def _name(resource: dict[str, Any]) -> object:
-    properties = resource.get("Properties", {})
-    return properties.get("QueueName") or properties.get("FunctionName")
+    assert [one for one in properties if one.get("QueueName") == aws.queue.name]
+    (function,) = [one for one in properties if one.get("FunctionName") == aws.function.name and "Runtime" in one]
+    assert function["Runtime"] == aws.function.runtime
 
 
 def test_a_wheel_makes_the_same_project_which_depends_on_that_wheel(tmp_path: Path) -> None:
