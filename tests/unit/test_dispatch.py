@@ -38,6 +38,7 @@ from towpath.settlement import (
 )
 
 NOW = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
+PUBLISHED = datetime(2026, 1, 31, 8, tzinfo=UTC)
 ID = "0190a5d2-0000-7000-8000-000000000000"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 POLICY = SubscriptionPolicy(
@@ -77,7 +78,7 @@ def delivery(**changes) -> Delivery:
 
 def read(**changes) -> Delivery:
     """The delivery as a decision names it once its body is read: with the message's own ids."""
-    return delivery(**({"message_id": ID, "correlation_id": "c-1"} | changes))
+    return delivery(**({"message_id": ID, "correlation_id": "c-1", "available_at": PUBLISHED} | changes))
 
 
 def dispatcher(handler: Callable[..., Any], *, publish: Any = None, **policy) -> Dispatcher:
@@ -135,7 +136,7 @@ def test_complete_or_nothing_completes(returned):
 
 def test_retry_comes_again_after_the_back_off():
     assert decide(returning(Retry("not ready"))) == Retrial(
-        delivery=read(), delay=timedelta(seconds=5), failure=Failure(type="Retry", message="not ready")
+        delivery=read(), delay=timedelta(seconds=5), failure=Failure(type="Retry", message="not ready"), max_attempts=3
     )
 
 
