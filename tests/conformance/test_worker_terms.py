@@ -1,4 +1,4 @@
-"""C43 to C45: what a worker's options and a changed topology promise while it works."""
+"""C44 to C46: what a worker's options and a changed topology promise while it works."""
 
 import json
 import time
@@ -22,7 +22,7 @@ MANY = 50  # attempts
 
 
 @leaving_out(NO_WORKER | ONE_PROCESS)
-@pytest.mark.case("C43", "several processes claim no more than --max between them, and as many")
+@pytest.mark.case("C44", "several processes claim no more than --max between them, and as many")
 def test_claims_of_several_processes_reach_max_and_do_not_exceed_it(harness):
     with harness.transport(ONE) as running:
         running.publish("orders", *[NewMessage(payload={"script": ["complete"]}) for _ in range(3 * MOST)])
@@ -35,7 +35,7 @@ def test_claims_of_several_processes_reach_max_and_do_not_exceed_it(harness):
 
 
 @outside_functions("has no worker")
-@pytest.mark.case("C44", "no more deliveries run at a time than --max-in-flight says, over all subscriptions")
+@pytest.mark.case("C45", "no more deliveries run at a time than --max-in-flight says, over all subscriptions")
 def test_the_cap_holds_over_all_subscriptions_and_each_gets_its_turn(harness):
     with harness.transport(TWO) as running:
         for topic in ("orders", "letters"):
@@ -60,7 +60,7 @@ def most_at_a_time(times):
 
 
 @outside_functions("has no worker")
-@pytest.mark.case("C45", "rules that are applied while a worker runs hold within seconds, without a restart")
+@pytest.mark.case("C46", "rules that are applied while a worker runs hold within seconds, without a restart")
 def test_a_worker_follows_rules_that_are_applied_while_it_runs(harness):
     patient = {"topics": {"orders": {}}, "subscriptions": {"bill": {"topic": "orders", "max_attempts": MANY}}}
     with harness.transport(patient) as running, running.attended():
