@@ -170,6 +170,15 @@ def test_what_ends_it_leaves_the_terminal_as_it_was(at_terminal: AtTerminal) -> 
     assert_restored(at_terminal)
 
 
+def test_impatience_at_the_end_leaves_the_terminal_as_it_was_too(at_terminal: AtTerminal) -> None:
+    at_terminal.wait_for("workers run")
+    while at_terminal.process.poll() is None:
+        at_terminal.process.send_signal(signal.SIGINT)
+        at_terminal.read(0.02)
+    at_terminal.end()
+    assert_restored(at_terminal)
+
+
 # --- Without a terminal ------------------------------------------------------------------------------------------
 
 

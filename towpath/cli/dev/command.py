@@ -76,10 +76,10 @@ def _hint(database: str) -> str:
 
 
 def _live(project: Project, workers: MakeWorkers, database: str) -> int:
-    with Screen(console(), State(database=database, said=_hint(database))) as screen:
-        session = Session(project, screen, workers)
-        with pressed_keys(sys.stdin.fileno(), session.tell):
-            code = _run(session, project)
+    screen = Screen(console(), State(database=database, said=_hint(database)))
+    session = Session(project, screen, workers)
+    with _heard_signals(session), screen, pressed_keys(sys.stdin.fileno(), session.tell):
+        code = _run(session, project)
     print_sentence(f"{database} keeps what is waiting and what is dead")
     return code
 
@@ -87,17 +87,21 @@ def _live(project: Project, workers: MakeWorkers, database: str) -> int:
 def _plain(project: Project, workers: MakeWorkers, database: str, *, as_json: bool) -> int:
     lines = Lines(print_document, as_json=as_json)
     lines.show(Said(sentence=_hint(database)))
-    return _run(Session(project, lines, workers), project)
+    session = Session(project, lines, workers)
+    with _heard_signals(session):
+        return _run(session, project)
 
 
 def _run(session: Session, project: Project) -> int:
-    with watched(project.topology, session.tell), _heard_signals(session):
+    with watched(project.topology, session.tell):
         return session.run()
 
 
 @contextmanager
 def _heard_signals(session: Session) -> Iterator[None]:
-    """While this lasts, signals that want an end are the session's to obey."""
+    """While this lasts, signals that want an end are the session's to obey: none cuts off what comes after its end,
+    such as that the terminal is put back.
+    """
     before = {number: signal.signal(number, lambda *_: session.tell(Interrupted())) for number in _SIGNALS}
     try:
         yield
