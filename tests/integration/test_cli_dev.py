@@ -303,3 +303,22 @@ def test_workers_that_a_handler_ends_are_started_anew(shop: Path, piped: Callabl
     dev.wait_for_kind("started")
     dev.interrupt()
     assert dev.end() == 0
+
+
+def test_workers_drain_and_end_when_the_session_is_killed(shop: Path, piped: Callable[..., Piped]) -> None:
+    dev = piped("--json")
+    workers = dev.wait_for_kind("started")["pid"]
+    publish(shop, "Ada")
+    dev.wait_for_kind("delivery")
+    dev.process.kill()
+    dev.end()
+    until = time.monotonic() + PATIENCE
+    while _runs(workers):
+        assert time.monotonic() < until, "they run on"
+        time.sleep(0.1)
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process runs; one that nobody has waited for yet has ended all the same."""
+    told = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(told.strip()) and not told.startswith("Z")

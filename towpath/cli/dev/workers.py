@@ -38,12 +38,12 @@ class Workers:
 
         It is no part of the terminal's foreground: Ctrl-C is for this process to obey, which then drains it.
         """
-        command = [sys.executable, "-m", "towpath", "--debug", "work", "*", "--json", "--drain", str(_DRAIN_SECONDS)]
+        program = [sys.executable, "-m", "towpath.cli.dev.process", "--debug"]
         self._process = process = subprocess.Popen(  # noqa: S603 - this very Python with arguments of our own
-            [*command, "--transport", self._database],
+            [*program, "work", "*", "--json", "--drain", str(_DRAIN_SECONDS), "--transport", self._database],
             cwd=self._folder,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # ends with this process, and then that one drains
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
@@ -75,6 +75,8 @@ class Workers:
         for reader in readers:
             reader.start()
         code = process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
         for reader in readers:
             reader.join(timeout=1)
         self._tell(read_end(code, tuple(last)))
