@@ -1,8 +1,8 @@
 """What a worker process and the one that started it tell each other: lines of JSON over a pair of sockets.
 
-The process that was started says ``serving``, ``counts``, ``made``, and asks to ``take``; the one that started it
-answers that, and says ``stop``: once to drain, again to abort. Signals would not do: two that come soon after each
-other are one. When the pair is cut, the other end is gone.
+The process that was started says ``serving``, ``counts``, ``made`` and ``over``, and asks to ``take``; the one that
+started it answers that, and says ``stop``: once to drain, again to abort. Signals would not do: two that come soon
+after each other are one. When the pair is cut, the other end is gone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from towpath.settling import Counts
@@ -113,6 +113,14 @@ class Starter:
     def tell_serving(self, names: list[str]) -> None:
         """Say that this process has begun."""
         self._line.send(serving=names)
+
+    @contextmanager
+    def telling_end(self) -> Iterator[None]:
+        """Say at the end that this process ends by itself: an exit code alone may be one that a handler exits with."""
+        try:
+            yield
+        finally:
+            self._line.send(over=True)
 
     def tell_counts(self, counts: Counts, left: int | None) -> None:
         """Say what was done so far, and how much is left where that is known."""

@@ -28,6 +28,7 @@ _SHOW_SECONDS: Final = 0.5
 _FORCED_END_SECONDS: Final = 45.0  # after an abort: longer than a process takes to end itself
 _LAST_WORDS_SECONDS: Final = 2.0  # of a process that has ended
 _FAULT_CODES: Final = (1, 2)  # of a process that has told what is wrong: it would be so again
+_TOLD_CODES: Final = (0, *_FAULT_CODES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,12 @@ class _Child:
     started_at: float
     counts: Counts = field(default_factory=Counts)
     granted: int = 0  # claims that it asked for and has not told of
+    is_serving: bool = False
+    is_over: bool = False  # it has said that it ends by itself
+
+    def has_died(self, code: int) -> bool:
+        """Whether something else ended it: a signal, or a handler that has its process exit, with whatever code."""
+        return code not in _TOLD_CODES or (self.is_serving and not self.is_over)
 
 
 Event = tuple[str, Any]
@@ -164,13 +171,11 @@ class Processes:
         self._tell("ended", child.process.pid)
         self._allowance.made(child.granted, child.granted)  # nobody can say that they were not
         child.line.close()
-        if code == 0 or (self._is_stopping and code not in _FAULT_CODES):
-            return
-        if code in _FAULT_CODES:
+        if code in _FAULT_CODES and (self._is_stopping or not child.has_died(code)):
             self.exit_code = self.exit_code or code  # it has told why
             self._stop()
-            return
-        self._restart(child, code)
+        elif child.has_died(code) and not self._is_stopping:
+            self._restart(child, code)
 
     def _restart(self, child: _Child, code: int) -> None:
         now = time.monotonic()
@@ -231,7 +236,10 @@ class Processes:
         elif "counts" in said:
             child.counts = Counts(**said["counts"])
             self._left = said["left"] if said["left"] is not None else self._left
+        elif "over" in said:
+            child.is_over = True
         elif "serving" in said:
+            child.is_serving = True
             self._events.put(("serving", said["serving"]))
 
     def _pass_on(self, child: _Child) -> None:
