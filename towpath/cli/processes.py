@@ -6,7 +6,6 @@ import logging
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from towpath.cli.link import LINK_VARIABLE, Line
+from towpath.cli.link import Linked, start_linked
 from towpath.cli.live import LiveLine
 from towpath.settling import Counts
 from towpath.terms import Allowance
@@ -28,7 +27,6 @@ _SHOW_SECONDS: Final = 0.5
 _FORCED_END_SECONDS: Final = 45.0  # after an abort: longer than a process takes to end itself
 _LAST_WORDS_SECONDS: Final = 2.0  # of a process that has ended
 _FAULT_CODES: Final = (1, 2)  # of a process that has told what is wrong: it would be so again
-_TOLD_CODES: Final = (0, *_FAULT_CODES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +44,12 @@ class ProcessOptions:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Child:
+class _Child(Linked):
     """One process that was started."""
 
-    process: subprocess.Popen[bytes]
-    line: Line
     started_at: float
     counts: Counts = field(default_factory=Counts)
     granted: int = 0  # claims that it asked for and has not told of
-    is_serving: bool = False
-    is_over: bool = False  # it has said that it ends by itself
-
-    def has_died(self, code: int) -> bool:
-        """Whether something else ended it: a signal, or a handler that has its process exit, with whatever code."""
-        return code not in _TOLD_CODES or (self.is_serving and not self.is_over)
 
 
 Event = tuple[str, Any]
@@ -195,18 +185,10 @@ class Processes:
     # Starting and hearing
 
     def _start(self) -> None:
-        own, other = socket.socketpair()
-        variables = {LINK_VARIABLE: str(other.fileno())}
-        process = subprocess.Popen(  # noqa: S603 - this same program
-            [sys.executable, "-m", "towpath", *self._options.arguments],
-            env={**self._options.environment, **variables},
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE if self._live.is_shown else None,
-            pass_fds=[other.fileno()],
-            start_new_session=True,
-        )
-        other.close()
-        child = _Child(process=process, line=Line(own), started_at=time.monotonic())
+        command = [sys.executable, "-m", "towpath", *self._options.arguments]
+        stderr = subprocess.PIPE if self._live.is_shown else None
+        process, line = start_linked(command, self._options.environment, stderr=stderr)
+        child = _Child(process=process, line=line, started_at=time.monotonic())
         self._children.append(child)
         threading.Thread(target=self._await, args=(child,), daemon=True).start()
 
@@ -225,6 +207,7 @@ class Processes:
             self._take_word(child, said)
 
     def _take_word(self, child: _Child, said: Mapping[str, Any]) -> None:
+        child.note(said)
         if "take" in said:
             granted = self._allowance.take(said["take"])
             child.granted += granted
@@ -236,10 +219,7 @@ class Processes:
         elif "counts" in said:
             child.counts = Counts(**said["counts"])
             self._left = said["left"] if said["left"] is not None else self._left
-        elif "over" in said:
-            child.is_over = True
         elif "serving" in said:
-            child.is_serving = True
             self._events.put(("serving", said["serving"]))
 
     def _pass_on(self, child: _Child) -> None:
