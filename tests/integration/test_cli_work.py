@@ -49,6 +49,8 @@ def process(message, context):
         time.sleep(600)
     if message.payload == "exit":
         raise SystemExit(7)
+    if message.payload == "fork":
+        os.fork()
     if message.payload in ("exit code 0", "exit code 1"):
         os._exit(int(message.payload[-1]))
     if message.payload == "tell pid":
@@ -299,6 +301,13 @@ def test_a_handler_that_ignores_everything_does_not_keep_the_process(shop, start
     assert_released(shop, worker)
     (again,) = shop.consumer("orders.bill").receive(1, timedelta(0))
     assert again.attempt == 1  # a release gives the attempt back
+
+
+def test_the_copy_that_a_handler_forked_and_returned_in_is_ended(shop, work):
+    put(shop, "fork")
+    done = work("orders.bill", "--once")  # which waits for all that may write
+    assert (done.returncode, done.stdout) == (0, "1 received: 1 completed\n")
+    assert done.stderr.count("a handler forked this process, and returned in the copy, which is ended: 1-1") == 1
 
 
 # --- Several processes -----------------------------------------------------------------------------------------
