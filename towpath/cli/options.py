@@ -88,8 +88,9 @@ def without_password(url: str) -> str:
 
 
 def hidden_password(text: str) -> str:
-    """The text with the password of a URL in it hidden."""
-    return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", text)
+    """The text with the password of a URL in it hidden, before the host and among the options."""
+    hidden = re.sub(r"(://[^/@:]*):.*@", r"\1:***@", text)
+    return re.sub(r"([?&][^=&]*password=)[^&]*", r"\1***", hidden, flags=re.IGNORECASE)
 
 
 def whole_url(url: str) -> str:

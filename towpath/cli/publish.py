@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeAlias
@@ -14,14 +14,16 @@ import typer
 
 from towpath.cli.following import Followed, Unfollowed
 from towpath.cli.given import Numbered, attributes, claim_checks, parsed, repeated
+from towpath.cli.holding import held
 from towpath.cli.interrupts import Interrupted, interruptible
 from towpath.cli.known import topics_of_manifest
 from towpath.cli.lines import Kind, Lines, messages
-from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, without_password
+from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, hidden_password, opened, whole_url
 from towpath.cli.output import JsonFlag, print_failure, print_sentence, telling
-from towpath.cli.position import Position
+from towpath.cli.position import CannotKeep, Position
 from towpath.cli.progress import progress
 from towpath.cli.sending import Results, Sending, Stopped
+from towpath.manifest import Manifest
 from towpath.message import ABSENT, NewMessage, utc_now
 
 _MOST = 1_000_000  # of one payload; a file of JSON Lines has no limit
@@ -91,6 +93,7 @@ def publish(
     asked = _Asked(
         topic=topic,
         transport=transport,
+        manifest=manifest,
         payload=payload,
         file=file,
         refs=ref or [],
@@ -135,6 +138,7 @@ class _Asked:
 
     topic: str
     transport: str
+    manifest: Path | None
     payload: str | None
     file: Path | None
     refs: list[Path]
@@ -177,12 +181,20 @@ class _Asked:
         lines = Lines(reading)
         follower = Followed(lines, self.from_line)
         if self.resume is not None:
-            begun = Position.begin(self.topic, without_password(self.transport), utc_now, os.urandom)
-            follower.keep(self.resume, begun)
+            ended.enter_context(_held(self.resume))
+            follower.keep(self.resume, Position.begin(self.topic, self._where(), utc_now, os.urandom))
         name = "standard input" if self.file is None else self.file.name
         size = self.file.stat().st_size if self.file is not None and self.file.is_file() else None
         found = follower.of(messages(lines, name, self.template, self.kind))
         return _Source(messages=found, follower=follower, bytes=size)
+
+    def _where(self) -> str:
+        """The transport as a position names it: on AWS, whose URL is no more than a region, with the environment."""
+        url = hidden_password(whole_url(self.transport))
+        if self.manifest is None or not url.startswith("aws:"):
+            return url
+        deployed = Manifest.load(self.manifest)
+        return f"{url} ({deployed.name}, {deployed.environment})"
 
 
 def _run(sending: Sending, source: _Source) -> None:
@@ -194,8 +206,12 @@ def _run(sending: Sending, source: _Source) -> None:
         raise interrupt.saying(source.follower.told()) from interrupt
     except Stopped as stop:
         _finish(sending)
-        print_failure(f"{stop}; nothing behind it was published, {source.follower.told()}")
+        print_failure(f"{stop}; it ends there: {source.follower.told()}")
         raise typer.Exit(1) from stop
+    except CannotKeep as fault:
+        _finish(sending)
+        print_failure(f"{fault}; repeat the command: the last call is not kept there, and is sent again under its ids")
+        raise typer.Exit(1) from fault
     _finish(sending)
     if sending.tally.rejected:
         raise typer.Exit(1)
@@ -207,6 +223,16 @@ def _finish(sending: Sending) -> None:
             sending.results.end()
         else:
             print_sentence(str(sending.tally))
+
+
+@contextmanager
+def _held(resume: Path) -> Iterator[None]:
+    with ExitStack() as holding:
+        try:
+            holding.enter_context(held(resume, "publishing"))
+        except OSError as error:
+            raise typer.BadParameter(f"--resume {resume} cannot be written: {error.strerror}") from error
+        yield
 
 
 def _standard_input() -> BinaryIO:
