@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+import typer
+
 from towpath.errors import TowpathError
 
 
@@ -21,11 +23,15 @@ def held(file: Path, what: str) -> Iterator[None]:
     """No other process holds ``file`` meanwhile. The system lets go of it too when the process is killed.
 
     The lock is on an empty file beside it, ``.NAME.lock``, since ``file`` itself is replaced as a whole again and
-    again. Raises ``InUse``, where ``what`` is what another process is doing; ``OSError`` where no such file can be.
+    again. Raises ``InUse``, where ``what`` is what another process is doing; ``typer.BadParameter`` where no such file
+    can be.
     """
     target = file.resolve()
     beside = target.with_name(f".{target.name}.lock")
-    lock = _locked(beside)
+    try:
+        lock = _locked(beside)
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from error
     if lock is None:
         raise InUse(f"another process is {what} with {file} just now; wait for its end, or name another file")
     with lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeAlias
@@ -18,12 +18,11 @@ from towpath.cli.holding import held
 from towpath.cli.interrupts import Interrupted, interruptible
 from towpath.cli.known import topics_of_manifest
 from towpath.cli.lines import Kind, Lines, messages
-from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, hidden_password, opened, whole_url
+from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, place
 from towpath.cli.output import JsonFlag, print_failure, print_sentence, telling
 from towpath.cli.position import CannotKeep, Position
 from towpath.cli.progress import progress
 from towpath.cli.sending import Results, Sending, Stopped
-from towpath.manifest import Manifest
 from towpath.message import ABSENT, NewMessage, utc_now
 
 _MOST = 1_000_000  # of one payload; a file of JSON Lines has no limit
@@ -181,20 +180,13 @@ class _Asked:
         lines = Lines(reading)
         follower = Followed(lines, self.from_line)
         if self.resume is not None:
-            ended.enter_context(_held(self.resume))
-            follower.keep(self.resume, Position.begin(self.topic, self._where(), utc_now, os.urandom))
+            ended.enter_context(held(self.resume, "publishing"))
+            begun = Position.begin(self.topic, place(self.transport, self.manifest), utc_now, os.urandom)
+            follower.keep(self.resume, begun)
         name = "standard input" if self.file is None else self.file.name
         size = self.file.stat().st_size if self.file is not None and self.file.is_file() else None
         found = follower.of(messages(lines, name, self.template, self.kind))
         return _Source(messages=found, follower=follower, bytes=size)
-
-    def _where(self) -> str:
-        """The transport as a position names it: on AWS, whose URL is no more than a region, with the environment."""
-        url = hidden_password(whole_url(self.transport))
-        if self.manifest is None or not url.startswith("aws:"):
-            return url
-        deployed = Manifest.load(self.manifest)
-        return f"{url} ({deployed.name}, {deployed.environment})"
 
 
 def _run(sending: Sending, source: _Source) -> None:
@@ -223,16 +215,6 @@ def _finish(sending: Sending) -> None:
             sending.results.end()
         else:
             print_sentence(str(sending.tally))
-
-
-@contextmanager
-def _held(resume: Path) -> Iterator[None]:
-    with ExitStack() as holding:
-        try:
-            holding.enter_context(held(resume, "publishing"))
-        except OSError as error:
-            raise typer.BadParameter(f"--resume {resume} cannot be written: {error.strerror}") from error
-        yield
 
 
 def _standard_input() -> BinaryIO:
