@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from towpath.cli.dev.happenings import Happening, Printed
-from towpath.cli.dev.lines import Report, read_end, read_log_line
+from towpath.cli.dev.lines import is_report, read_end, read_log_line
 
 Tell = Callable[[Happening], None]
 
@@ -88,7 +88,6 @@ class Workers:
                 self._tell(told)
 
     def _read_output(self, stream: IO[str] | None) -> None:
-        report = Report()
         for line in stream or ():
-            for text in report.without(line.rstrip("\n")):
-                self._tell(Printed(text=text))
+            if not is_report(line):
+                self._tell(Printed(text=line.rstrip("\n")))
