@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from local_transport.auditing import record
 from local_transport.changes import drop_those
 from local_transport.dialects import Dialect
 from local_transport.dialects.columns import LIMIT, Later, moment
-from local_transport.dialects.port import Change, Columns, Statement
+from local_transport.dialects.port import Change, Columns, Plan, Statement
 from local_transport.leasing import delivery_id
 from local_transport.swept import Swept
 from local_transport.tables import deduplication, delivery, history, message, subscription, topic, unwanted
@@ -63,12 +63,12 @@ class _Overdue:
         )
         self._look: Statement = dialect.statement(sa.select(row.id).where(oldest <= Later(moment(), -row.seconds)))
 
-    def first(self, connection: Connection, kept: Sequence[_Kept]) -> _Kept | None:
-        """One of ``kept`` that has such rows."""
+    def those(self, connection: Connection, kept: Sequence[_Kept]) -> Iterator[_Kept]:
+        """Those of ``kept`` that have such rows."""
         known = {one.id: one for one in kept}
         asked = self._kept.bind([(one.id, one.seconds) for one in known.values()])
-        found = self._look.run(connection, asked).first()
-        return None if found is None else known[found.id]
+        for found in self._look.run(connection, asked).all():
+            yield known[found.id]
 
 
 class DeadLetters:
@@ -84,7 +84,7 @@ class DeadLetters:
 
     def batch(self, connection: Connection) -> Swept:
         """The oldest of one subscription."""
-        owner = self._overdue.first(connection, _subscriptions(connection, "dead_letter_retention_days"))
+        owner = next(self._overdue.those(connection, _subscriptions(connection, "dead_letter_retention_days")), None)
         if owner is None:
             return _NOTHING
         rows = self._plan.run(connection, _of(owner) | {"limit": _LETTERS})
@@ -109,9 +109,9 @@ class Finished:
         self._plan = dialect.plan(_removal(history, row.subscription_id, row.finished_at))
 
     def batch(self, connection: Connection) -> Swept:
-        """The oldest of one subscription."""
-        owner = self._overdue.first(connection, _subscriptions(connection, "retention_days"))
-        return _NOTHING if owner is None else _removed(len(self._plan.run(connection, _of(owner) | {"limit": _ROWS})))
+        """The oldest of each subscription, until the batch is full: one that always has some holds up no other."""
+        owners = self._overdue.those(connection, _subscriptions(connection, "retention_days"))
+        return _removed(_of_each(connection, self._plan, owners))
 
     def overdue(self, connection: Connection) -> int:
         """See ``Retained``."""
@@ -128,9 +128,8 @@ class Unwanted:
         self._plan = dialect.plan(_removal(unwanted, row.topic_id, row.published_at))
 
     def batch(self, connection: Connection) -> Swept:
-        """The oldest of one topic."""
-        owner = self._overdue.first(connection, _topics(connection))
-        return _NOTHING if owner is None else _removed(len(self._plan.run(connection, _of(owner) | {"limit": _ROWS})))
+        """The oldest of each topic, until the batch is full."""
+        return _removed(_of_each(connection, self._plan, self._overdue.those(connection, _topics(connection))))
 
     def overdue(self, connection: Connection) -> int:
         """See ``Retained``."""
@@ -175,6 +174,16 @@ def _removal(table: sa.Table, owner: sa.Column[Any], since: sa.Column[Any]) -> C
 def _without_messages(removed: FromClause) -> UpdateBase:
     kept = sa.exists().where(delivery.c.message_ordinal == message.c.ordinal)
     return sa.delete(message).where(message.c.ordinal.in_(sa.select(removed.c.message_ordinal)), ~kept)
+
+
+def _of_each(connection: Connection, removal: Plan, owners: Iterator[_Kept]) -> int:
+    """Remove what is overdue of one owner after the other, and no more than a batch; answers how many."""
+    count = 0
+    for owner in owners:
+        count += len(removal.run(connection, _of(owner) | {"limit": _ROWS - count}))
+        if count >= _ROWS:
+            break
+    return count
 
 
 def _removed(count: int) -> Swept:

@@ -116,6 +116,7 @@ def session_id(session):
     return f"{named(first.page)}-{first.situation}"
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("session", sessions(to_run("console", "sql")), ids=session_id)
 def test_every_session_runs_and_prints_what_the_page_says(session, tmp_path, programs, request):
     servers = Servers(fixture=request.getfixturevalue, towpath=programs / "towpath")

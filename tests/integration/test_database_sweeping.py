@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from local_transport.connections import Database
 from local_transport.dialects.columns import Later
 from local_transport.pacing import Pacer
+from local_transport.retention import Finished
 from local_transport.sweeping import Sweep
 from local_transport.tables import deduplication, delivery, history, message, unwanted
 from tests.servers.clock import advance
@@ -104,6 +105,29 @@ def test_history_goes_after_its_topics_retention_and_the_message_with_it(kept, d
     advance(database_url, 8 * DAY)
     assert kept.sweep() == 3
     assert counts(database_url, history, message) == [0, 0]
+
+
+def test_one_sweep_removes_what_is_overdue_of_every_subscription_and_topic(kept, database_url):
+    for topic, subscription in (("documents", "convert"), ("letters", "read")):
+        completed(kept, 3, topic, subscription)
+    kept.apply(on_database(TOPICS, {}))
+    for topic in TOPICS:
+        published(kept, 2, topic)
+    assert counts(database_url, history, unwanted, message) == [6, 4, 10]
+    advance(database_url, 11 * DAY)
+    assert kept.sweep() == 10
+    assert counts(database_url, history, unwanted, message) == [0, 0, 0]
+
+
+def test_a_batch_over_several_subscriptions_is_bounded_too(kept, database_url):
+    for topic, subscription, count in (("documents", "convert", 3), *[("letters", "read", 1_000)] * 2):
+        completed(kept, count, topic, subscription)
+    advance(database_url, 11 * DAY)
+    with closing(Database(database_url)) as database, database.writing() as connection:
+        first = Finished(database.dialect).batch(connection)
+        assert (first.count, first.is_full) == (2_000, True)
+        second = Finished(database.dialect).batch(connection)
+        assert (second.count, second.is_full) == (3, False)
 
 
 def test_a_message_stays_as_long_as_any_delivery_of_it_is_open_or_dead(kept, database_url):

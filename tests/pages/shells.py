@@ -14,7 +14,7 @@ from tests.pages.blocks import PROJECT, Block
 
 PACKAGES = ("towpath", "lambda_runtime", "aws_transport", "local_transport", "bundling", "cdk_app", "terraform")
 FILES = ("pyproject.toml", "README.md", "LICENSE", "cdk.json", "package.json", "package-lock.json")
-SECONDS = 280  # for a page on a machine that does much else
+SECONDS = 840  # for a page on a machine that does much else
 _MARKS = re.compile(r"\n?^<<command \d+>>\n", re.MULTILINE)
 
 

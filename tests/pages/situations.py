@@ -238,8 +238,10 @@ def bloated_postgresql(folder: Path, servers: Servers) -> Iterator[Prepared]:
             for _ in range(30):
                 made.execute("UPDATE towpath_delivery SET due_at = due_at")
             made.execute("ANALYZE towpath_delivery")
-            yield made.prepared
-            connection.invalidate()  # the session has ended it
+            try:
+                yield made.prepared
+            finally:
+                connection.invalidate()  # the session has ended it
 
 
 @contextmanager

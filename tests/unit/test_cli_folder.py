@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from towpath import connect
 from towpath.cli.main import build_app
-from towpath.cli.options import nothing_applied, without_password
+from towpath.cli.options import hidden_password, nothing_applied, without_password
 from towpath.errors import NothingApplied
 from towpath.resolve import resolve
 from towpath.topology import parse_topology
@@ -70,6 +70,14 @@ def test_a_server_has_no_folder_and_keeps_its_password():
     error = nothing_applied("postgresql://me:s?/@cret@db.example:5432/shop?sslmode=require")
     assert str(error).startswith("postgresql://me:***@db.example:5432/shop has no subscriptions; run 'towpath apply'")
     assert "folder" not in str(error)
+
+
+def test_a_password_among_the_options_is_hidden_too():
+    url = "postgresql://me:one@db.example/shop?password=two&sslmode=require&sslpassword=three"
+    assert hidden_password("postgresql://db/shop?user=me&password=two") == "postgresql://db/shop?user=me&password=***"
+    assert hidden_password(f"--transport={url}") == (
+        "--transport=postgresql://me:***@db.example/shop?password=***&sslmode=require&sslpassword=***"
+    )
 
 
 @pytest.mark.parametrize("url", ["aws://eu-west-1", "sqlite:///mine.db", "postgresql://me@db.example/shop"])

@@ -1,15 +1,21 @@
 """JSON Lines of ``towpath publish``: whole messages, positions, what a fault of the transport's does."""
 
+import hashlib
 import io
 import json
+import os
 import re
+import shutil
+from dataclasses import replace
 
 import pytest
+from typer import BadParameter
 from typer.testing import CliRunner
 
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
 from towpath.cli.following import Followed
+from towpath.cli.holding import InUse, held
 from towpath.cli.interrupts import Interrupts
 from towpath.cli.lines import Lines, messages
 from towpath.cli.main import build_app
@@ -67,6 +73,31 @@ def test_a_line_that_is_no_message_is_told_with_its_number(line, told):
     assert (bad.source, bad.line) == ("x.jsonl, line 2: ", 2)
 
 
+def test_a_line_that_is_longer_than_any_message_is_told_and_not_kept():
+    class File(io.BytesIO):
+        longest = 0
+
+        def readline(self, size=-1):
+            part = super().readline(size)
+            self.longest = max(self.longest, len(part))
+            return part
+
+    text = b"1\n" + b"x" * 5_000_000 + b"\n" + b" " * 5_000_000 + b"\n" + b"3\n" + b"[" * 5_000_000
+    file = File(text)
+    lines = Lines(file)
+    found = list(messages(lines, "x.jsonl", NewMessage(), "payloads"))
+    assert [(one.line, one.fault and one.fault.code) for one in found] == [
+        (1, None),
+        (2, "PayloadTooLarge"),
+        (3, "PayloadTooLarge"),
+        (4, None),
+        (5, "PayloadTooLarge"),
+    ]
+    assert "the line is longer than 2,088,960 bytes, and a message has 261,120 at most" in found[1].fault.message
+    assert file.longest == 2_088_960
+    assert (lines.read, lines.digest) == (len(text), hashlib.sha256(text).hexdigest())
+
+
 # --- Positions ---------------------------------------------------------------------------------------------------
 
 
@@ -86,9 +117,9 @@ def test_a_position_is_kept_and_read_back(tmp_path):
 
 
 @pytest.fixture
-def publish(tmp_path):
+def publish(tmp_path, sqlite_with_tables):
     """Publishes lines to a topic of a database, in a file of their own."""
-    url = f"sqlite:///{tmp_path / 'x.db'}"
+    url = f"sqlite:///{shutil.copy(sqlite_with_tables, tmp_path / 'x.db')}"
     with connect(url) as transport:
         transport.apply(on_database({"orders": {}, "mails": {}}, {"bill": {"topic": "orders"}}))
 
@@ -131,10 +162,89 @@ def test_a_position_refuses_to_go_on_in_another_file(publish, tmp_path, text):
 def test_a_position_refuses_another_topic_and_what_is_none(publish, tmp_path):
     resume = ("--resume", tmp_path / "position")
     publish("1\n", *resume)
-    assert "is of a publish to orders on sqlite:///" in told(publish("1\n", *resume, topic="mails"))
+    assert "is of a publish to 'orders' on 'sqlite:///" in told(publish("1\n", *resume, topic="mails"))
     (tmp_path / "position").write_text("{}")
     result = publish("1\n", *resume)
     assert (result.exit_code, "is no position of a publish; name a new file" in told(result)) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"lines": "1"},
+        {"lines": -1},
+        {"lines": True},
+        {"answered": ["1"]},
+        {"answered": 1},
+        {"began_at": "soon"},
+        {"began_at": "0001-01-01T00:00:00+23:00"},
+        {"seed": 5},
+        {"topic": None},
+        {"more": 1},
+    ],
+)
+def test_a_damaged_position_is_told(tmp_path, damage):
+    file = tmp_path / "position"
+    BEGUN.save(file)
+    file.write_text(json.dumps(json.loads(file.read_text()) | damage))
+    with pytest.raises(BadParameter, match="is no position of a publish; name a new file"):
+        Position.load(file)
+
+
+def test_a_position_that_is_no_json_is_told(tmp_path):
+    (tmp_path / "position").write_text("[" * 100_000)
+    with pytest.raises(BadParameter, match="is no position of a publish; name a new file"):
+        Position.load(tmp_path / "position")
+
+
+def test_what_a_damaged_position_names_cannot_command_the_terminal(tmp_path):
+    replace(BEGUN, topic="\x1b[31mred").save(tmp_path / "position")
+    with pytest.raises(BadParameter) as refused:
+        Followed(Lines(io.BytesIO()), 1).keep(tmp_path / "position", BEGUN)
+    assert "is of a publish to '\\x1b[31mred' on 'sqlite:///x.db'" in str(refused.value)
+
+
+def test_two_publishes_do_not_go_by_one_position(publish, tmp_path):
+    position = tmp_path / "position"
+    with held(position, "publishing"):
+        result = publish("1\n", "--resume", position)
+        assert isinstance(result.exception, InUse)
+        assert "another process is publishing with" in str(result.exception)
+    (tmp_path / ".position.lock").touch()  # as a killed process leaves it
+    assert publish("1\n", "--resume", position).stdout == "1 accepted, 0 duplicate, 0 rejected\n"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["position", "x.db", "x.jsonl"]
+
+
+def test_what_a_killed_process_of_the_same_number_left_holds_nobody_up(tmp_path):
+    (tmp_path / f".position.{os.getpid()}").write_text("half")
+    BEGUN.save(tmp_path / "position")
+    assert Position.load(tmp_path / "position") == BEGUN
+    assert [file.name for file in tmp_path.iterdir()] == ["position"]
+
+
+def test_a_position_in_another_folder_is_of_another_database(publish, tmp_path, monkeypatch):
+    publish("1\n", "--resume", tmp_path / "position")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    here = ["publish", "orders", "--file", "x.jsonl", "--resume", "position"]
+    assert CliRunner().invoke(build_app(), [*here, "--transport", "sqlite:///x.db"]).exit_code == 0
+    monkeypatch.chdir(tmp_path / "other")
+    there = ["publish", "orders", "--file", "../x.jsonl", "--resume", "../position"]
+    result = CliRunner().invoke(build_app(), [*there, "--transport", "sqlite:///x.db"])
+    assert "is of a publish to 'orders' on" in told(result)
+
+
+def test_a_position_that_cannot_be_kept_any_more_ends_it_and_tells_what_is_published(publish, tmp_path):
+    resume = ("--resume", tmp_path / "kept" / "position")
+    (tmp_path / "kept").mkdir()
+    publish("1\n", *resume)
+    (tmp_path / "kept" / f".position.{os.getpid()}").mkdir()  # it cannot be written from now on
+    result = publish("1\n2\n3\n", *resume)
+    assert (result.exit_code, result.stdout) == (1, "2 accepted, 0 duplicate, 0 rejected\n")
+    assert "position cannot be written: " in result.stderr
+    assert "the last call is not kept there, and is sent again under its ids" in result.stderr
+    (tmp_path / "kept" / f".position.{os.getpid()}").rmdir()
+    assert publish("1\n2\n3\n", *resume).stdout == "0 accepted, 2 duplicate, 0 rejected\n"
 
 
 @pytest.mark.parametrize("options", [("--resume", "p"), ("--from-line", "2"), ("--lines", "messages")])
@@ -216,3 +326,16 @@ def test_an_outage_that_lasts_stops_it_and_it_goes_on_with_just_the_lines_that_a
     publisher = Publisher({})
     tally, _, stopped = sent(publisher, b"1\n2\n3\n4\n5\n", position)
     assert (tally.accepted, stopped, publisher.calls) == (3, None, [[2, 4, 5]])
+
+
+def test_what_is_answered_behind_the_first_line_that_is_left_is_told():
+    lines = Lines(io.BytesIO(b"1\n2\n3\n4\n5\n"))
+    follower = Followed(lines, 1)
+    chunk = list(follower.of(messages(lines, "x.jsonl", NewMessage(), "payloads")))
+    follower.answered(chunk, [1, 3])
+    assert follower.told().startswith(
+        "all is answered before line 2, and so are 2 lines behind it, which this command publishes again "
+        "(--resume would not); go on with: "
+    )
+    follower.answered(chunk, [4])
+    assert follower.told().startswith("all is answered before line 5; go on with: ")

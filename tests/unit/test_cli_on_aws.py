@@ -140,3 +140,13 @@ def test_a_pause_is_refused_with_what_to_do_instead(transport: Transport, name: 
     error = towpath("pause", name, "--reason", "the disk is full").exception
     assert isinstance(error, Unsupported)
     assert instead in str(error)
+
+
+def test_a_position_of_one_environment_is_refused_in_another(transport: Transport, tmp_path: Path) -> None:
+    (tmp_path / "letters.jsonl").write_text("")
+    publish = ("publish", "letters", "--file", str(tmp_path / "letters.jsonl"), "--resume", str(tmp_path / "position"))
+    assert towpath(*publish).stdout == "0 accepted, 0 duplicate, 0 rejected\n"
+    other = tmp_path / "manifest.json"
+    other.write_text(resolve(parse_topology(TOPOLOGY), "prod").to_json())
+    refused = towpath(*publish, "--manifest", str(other))
+    assert (refused.exit_code, "on 'aws://eu-west-1 (cli, unit)'" in refused.stderr) == (2, True)

@@ -16,4 +16,6 @@ def main() -> None:
         if (error.name or "").partition(".")[0] not in ("typer", "rich"):
             raise
         sys.exit("error: the command line needs typer and rich: pip install 'towpath[cli]'")
+    except KeyboardInterrupt:  # while it loads: nothing is begun, and a traceback of imports helps nobody
+        sys.exit(130)
     program.main()

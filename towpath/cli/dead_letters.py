@@ -12,7 +12,7 @@ from towpath.cli.choices import AnyName, Cursor, DryRun, Most, Name, Rate, Rows
 from towpath.cli.deliveries import share
 from towpath.cli.entries import entry_json, print_dead_letters, print_rest
 from towpath.cli.exporting import Export
-from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, require_subscriptions
+from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, place, require_subscriptions
 from towpath.cli.output import JsonFlag, print_json, print_sentence, telling
 from towpath.cli.warrants import Actor, Reason, warrant
 from towpath.cli.where import Everything, Ids, Where, chosen, selected
@@ -77,9 +77,8 @@ def export_dead_letters(
     if resume and (output is None or cursor is not None):
         raise typer.BadParameter("--resume goes on with the file of --output, and knows its cursor")
     selection = chosen(None, where, everything=True)[0] if where else selected(None)
-    export = Export(selection, output, cursor)
-    export.begin(resume=resume)
-    with opened(transport, manifest, bindings) as open_transport:
+    export = Export(selection, output, cursor, place(transport, manifest))
+    with export.begun(resume=resume), opened(transport, manifest, bindings) as open_transport:
         count = export.run(open_transport.operator())
     if output is not None:
         print_sentence(f"{many(count)} exported to {output}")

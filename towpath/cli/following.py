@@ -10,7 +10,7 @@ import typer
 from towpath.cli.again import command_again
 from towpath.cli.given import Numbered
 from towpath.cli.lines import Lines
-from towpath.cli.position import Position
+from towpath.cli.position import CannotKeep, Position
 
 
 class Unfollowed:
@@ -36,6 +36,7 @@ class Followed:
         self._position: Position | None = None
         self._file: Path | None = None
         self._next = from_line
+        self._behind = 0
         self._under_way = 0
         lines.skip(from_line - 1)
 
@@ -47,10 +48,13 @@ class Followed:
         found = Position.load(file)
         self._position, self._file = found or begun, file
         if found is None:
-            begun.save(file)  # before the first message: the ids of all are made from it
+            try:
+                begun.save(file)  # before the first message: the ids of all are made from it
+            except CannotKeep as error:
+                raise typer.BadParameter(str(error)) from error
             return
         if (found.topic, found.transport) != (begun.topic, begun.transport):
-            raise typer.BadParameter(f"--resume {file} is of a publish to {found.topic} on {found.transport}")
+            raise typer.BadParameter(f"--resume {file} is of a publish to {found.topic!r} on {found.transport!r}")
         self._lines.skip(found.lines)
         if self._lines.number != found.lines or self._lines.digest != found.digest:
             told = f"the {found.lines:,} lines that are published were others; remove the file to publish them all"
@@ -73,6 +77,7 @@ class Followed:
         """See ``Follower``."""
         self._under_way = 0
         self._next = chunk[left[0]].line if left else self._lines.number + 1
+        self._behind = len(chunk) - left[0] - len(left) if left else 0
         if self._position is None or self._file is None:
             return
         if left:
@@ -85,13 +90,15 @@ class Followed:
 
     def told(self) -> str:
         """Up to where all is answered, and the command that goes on."""
+        behind = f", and so are {self._behind:,} lines behind it" if self._behind else ""
         if self._file is None:
             command = command_again("--from-line", str(self._next), without="--from-line")
+            behind += ", which this command publishes again (--resume would not)" if behind else ""
         else:
             command = command_again()
         doubt = f"; {self._under_way} more were on their way, and may be published" if self._under_way else ""
         again = f"go on with: {command}"
-        return f"all is answered before line {self._next}{doubt}; {again}"
+        return f"all is answered before line {self._next}{behind}{doubt}; {again}"
 
 
 def _with_id(one: Numbered, position: Position) -> Numbered:

@@ -9,11 +9,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, BinaryIO, Final, Literal
 
+from towpath import limits
 from towpath.cli.given import Numbered
 from towpath.errors import did_you_mean
 from towpath.message import JsonValue, NewMessage, PayloadRef, PublishError
 
 Kind = Literal["payloads", "messages"]
+
+_LONGEST: Final = 8 * limits.MAX_MESSAGE_BYTES  # of a line: JSON may write a byte as six letters
 
 _NAMES: Final = (
     "payload",
@@ -34,7 +37,8 @@ _TIMES: Final = ("deliver_after", "expires_at")
 class Lines:
     """The lines of a file, in bytes: one that is no UTF-8 spoils no other, and only a line feed ends one.
 
-    ``number`` is the last line's that was read, ``read`` the bytes until then, ``digest`` the SHA-256 of these.
+    ``number`` is the last line's that was read, ``read`` the bytes until then, ``digest`` the SHA-256 of these. Of a
+    line that is longer than any message there is ``None``: it is read in parts, none of which is kept.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -48,12 +52,19 @@ class Lines:
         """The SHA-256 of all that was read, as hexadecimal digits."""
         return self._digest.hexdigest()
 
-    def __iter__(self) -> Iterator[bytes]:
-        for line in self._file:
-            self._digest.update(line)
+    def __iter__(self) -> Iterator[bytes | None]:
+        while part := self._part():
+            is_whole = True
+            while len(part) == _LONGEST and not part.endswith(b"\n"):
+                is_whole, part = False, self._part()
             self.number += 1
-            self.read += len(line)
-            yield line
+            yield part if is_whole else None
+
+    def _part(self) -> bytes:
+        part = self._file.readline(_LONGEST)
+        self._digest.update(part)
+        self.read += len(part)
+        return part
 
     def skip(self, count: int) -> None:
         """Read ``count`` lines, or as many as there are."""
@@ -65,16 +76,25 @@ def messages(lines: Lines, name: str, template: NewMessage, kind: Kind) -> Itera
     """One message for each line that is not blank: its payload, or all of it. What a line lacks ``template`` has."""
     read = _payload if kind == "payloads" else _message
     for line in lines:
-        if not line.strip():
+        if line is not None and not line.strip():
             continue
+        found = _found(line, template, read)
+        message, fault = (template, found) if isinstance(found, PublishError) else (found, None)
         source = f"{name}, line {lines.number}: "
-        try:
-            message = read(json.loads(line), template)
-            yield Numbered(source=source, message=message, line=lines.number, read=lines.read)
-        except (ValueError, RecursionError) as error:
-            told = str(error) if isinstance(error, _NoMessage) else f"the line is not JSON: {error}"
-            fault = PublishError(code="InvalidPayload", message=told)
-            yield Numbered(source=source, message=template, fault=fault, line=lines.number, read=lines.read)
+        yield Numbered(source=source, message=message, fault=fault, line=lines.number, read=lines.read)
+
+
+def _found(
+    line: bytes | None, template: NewMessage, read: Callable[[JsonValue, NewMessage], NewMessage]
+) -> NewMessage | PublishError:
+    if line is None:
+        told = f"the line is longer than {_LONGEST:,} bytes, and a message has {limits.MAX_MESSAGE_BYTES:,} at most"
+        return PublishError(code="PayloadTooLarge", message=told)
+    try:
+        return read(json.loads(line), template)
+    except (ValueError, RecursionError) as error:
+        told = str(error) if isinstance(error, _NoMessage) else f"the line is not JSON: {error}"
+        return PublishError(code="InvalidPayload", message=told)
 
 
 class _NoMessage(ValueError):

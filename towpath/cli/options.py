@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 import typer
 
 from towpath.errors import NothingApplied
+from towpath.manifest import Manifest
 from towpath.ports import Transport
 from towpath.transports import TopologyStore, connect
 
@@ -88,8 +89,20 @@ def without_password(url: str) -> str:
 
 
 def hidden_password(text: str) -> str:
-    """The text with the password of a URL in it hidden."""
-    return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", text)
+    """The text with the password of a URL in it hidden, before the host and among the options."""
+    hidden = re.sub(r"(://[^/@:]*):.*@", r"\1:***@", text)
+    return re.sub(r"([?&][^=&]*password=)[^&]*", r"\1***", hidden, flags=re.IGNORECASE)
+
+
+def place(url: str, manifest: Path | None) -> str:
+    """The transport as a file can name it that is to be used with no other one: with the folder of a database file, and
+    on AWS, whose URL is no more than a region, with the environment. Raises ``InvalidManifest``.
+    """
+    shown = hidden_password(whole_url(url))
+    if manifest is None or not url.startswith("aws:"):
+        return shown
+    deployed = Manifest.load(manifest)
+    return f"{shown} ({deployed.name}, {deployed.environment})"
 
 
 def whole_url(url: str) -> str:

@@ -170,6 +170,7 @@ def write_whole(path: Path, text: str, *, durably: bool = False) -> None:
         target.write_text(text, encoding="utf-8")
         return
     beside = target.with_name(f".{target.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)  # of a process that was killed: in a container each has the same number
     try:
         with beside.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -12,10 +12,15 @@ from typing import Any, Final, Self
 import typer
 
 from towpath.cli.output import write_whole
-from towpath.message import Clock, RandomBytes, format_time, new_message_id
+from towpath.errors import TowpathError
+from towpath.message import Clock, RandomBytes, format_time, is_message_id, new_message_id
 
 _VERSION: Final = 1
 _SEED_BYTES: Final = 16
+
+
+class CannotKeep(TowpathError):
+    """The file of a position cannot be written; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +56,32 @@ class Position:
         except (OSError, UnicodeDecodeError) as error:
             raise typer.BadParameter(f"--resume {file} cannot be read: {error}") from error
         try:
-            held: dict[str, Any] = json.loads(text)
-            if held.pop("towpath_publish_position") != _VERSION:
-                raise ValueError
-            return cls(**(held | {"answered": tuple(held["answered"])}))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            return cls._read(text)
+        except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise typer.BadParameter(f"--resume {file} is no position of a publish; name a new file") from error
 
+    @classmethod
+    def _read(cls, text: str) -> Self:
+        """Raises one of many errors for what is no position, and for one that was damaged."""
+        held: dict[str, Any] = json.loads(text)
+        if held.pop("towpath_publish_position") != _VERSION:
+            raise ValueError
+        found = cls(**(held | {"answered": tuple(held["answered"])}))
+        texts = (found.topic, found.transport, found.began_at, found.seed, found.digest)
+        counts = (found.lines, *found.answered)
+        if not (all(type(one) is str for one in texts) and all(type(one) is int and one >= 0 for one in counts)):
+            raise ValueError
+        if not is_message_id(found.id_of(1)):
+            raise ValueError
+        return found
+
     def save(self, file: Path) -> None:
-        """Have ``file`` hold this, durably. Raises ``typer.BadParameter`` when it cannot be written."""
+        """Have ``file`` hold this, durably. Raises ``CannotKeep``."""
         held = {"towpath_publish_position": _VERSION, **asdict(self)}
         try:
             write_whole(file, json.dumps(held) + "\n", durably=True)
         except OSError as error:
-            raise typer.BadParameter(f"--resume {file} cannot be written: {error.strerror}") from error
+            raise CannotKeep(f"--resume {file} cannot be written: {error.strerror}") from error
 
     def id_of(self, line: int) -> str:
         """The id of the message in this line."""

@@ -14,12 +14,13 @@ import typer
 
 from towpath.cli.following import Followed, Unfollowed
 from towpath.cli.given import Numbered, attributes, claim_checks, parsed, repeated
+from towpath.cli.holding import held
 from towpath.cli.interrupts import Interrupted, interruptible
 from towpath.cli.known import topics_of_manifest
 from towpath.cli.lines import Kind, Lines, messages
-from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, without_password
+from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened, place
 from towpath.cli.output import JsonFlag, print_failure, print_sentence, telling
-from towpath.cli.position import Position
+from towpath.cli.position import CannotKeep, Position
 from towpath.cli.progress import progress
 from towpath.cli.sending import Results, Sending, Stopped
 from towpath.message import ABSENT, NewMessage, utc_now
@@ -91,6 +92,7 @@ def publish(
     asked = _Asked(
         topic=topic,
         transport=transport,
+        manifest=manifest,
         payload=payload,
         file=file,
         refs=ref or [],
@@ -135,6 +137,7 @@ class _Asked:
 
     topic: str
     transport: str
+    manifest: Path | None
     payload: str | None
     file: Path | None
     refs: list[Path]
@@ -177,7 +180,8 @@ class _Asked:
         lines = Lines(reading)
         follower = Followed(lines, self.from_line)
         if self.resume is not None:
-            begun = Position.begin(self.topic, without_password(self.transport), utc_now, os.urandom)
+            ended.enter_context(held(self.resume, "publishing"))
+            begun = Position.begin(self.topic, place(self.transport, self.manifest), utc_now, os.urandom)
             follower.keep(self.resume, begun)
         name = "standard input" if self.file is None else self.file.name
         size = self.file.stat().st_size if self.file is not None and self.file.is_file() else None
@@ -194,8 +198,12 @@ def _run(sending: Sending, source: _Source) -> None:
         raise interrupt.saying(source.follower.told()) from interrupt
     except Stopped as stop:
         _finish(sending)
-        print_failure(f"{stop}; nothing behind it was published, {source.follower.told()}")
+        print_failure(f"{stop}; it ends there: {source.follower.told()}")
         raise typer.Exit(1) from stop
+    except CannotKeep as fault:
+        _finish(sending)
+        print_failure(f"{fault}; repeat the command: the last call is not kept there, and is sent again under its ids")
+        raise typer.Exit(1) from fault
     _finish(sending)
     if sending.tally.rejected:
         raise typer.Exit(1)
