@@ -42,7 +42,7 @@ demo-terraform: setup ## Deploy the quickstart to LocalStack by Terraform, publi
 
 # The slow parts mostly wait for processes and servers, each for its own: they run side by side.
 test: setup cdk ## Run every test on SQLite, PostgreSQL, LocalStack and awslambdaric
-	$(BIN)/pytest tests/architecture tests/unit
+	$(BIN)/pytest --numprocesses=auto tests/architecture tests/unit
 	$(MAKE) --no-print-directory --jobs=3 parts behaviour deployment
 
 parts: setup ## Run the tests of single parts on real databases, LocalStack and processes
@@ -64,7 +64,7 @@ checkov: setup ## Look for what is unsafe in the Terraform module; what is skipp
 	  --compact --quiet --skip-download --skip-results-upload
 
 unit: setup ## Run the quick tests only
-	$(BIN)/pytest tests/architecture tests/unit
+	$(BIN)/pytest --numprocesses=auto tests/architecture tests/unit
 
 conformance: setup ## Run the behaviour suite on every transport; with AWS=real on an account of yours (docs/how-to)
 ifeq ($(AWS),real)

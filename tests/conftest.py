@@ -21,6 +21,10 @@ from tests.servers.real_aws import CHOICE_VARIABLE, RealAws, real_account
 from tests.servers.terraform import TerraformUnavailable, binary
 
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.pop("COLUMNS", None)  # which xdist sets to the width of its own terminal, for all that is tested too
+
+
 @pytest.fixture(autouse=True)
 def log_handlers() -> Iterator[None]:
     """What a command adds to the root logger goes with its test: it writes to a stream of that test."""

@@ -38,7 +38,10 @@ class _Part:
 
 
 class Roster:
-    """The subscriptions of one worker. Thread-safe: one thread looks at the topology, others ask."""
+    """The subscriptions of one worker. Thread-safe: one thread looks at the topology, others ask.
+
+    To take up a subscription may take long, as its handler is imported; who asks does not wait for that.
+    """
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class Roster:
         self._leaving: list[Service] = []
         self._past = Counts()
         self._is_started = False
+        self._is_taking_up = False
         self._policies: Policies = {}
         self._take_up(transport.policies())
         faults = self.faults()
@@ -76,6 +80,11 @@ class Roster:
         """All that were begun, but for those that have ended since and are served no more."""
         with self._lock:
             return [*(part.service for part in self._parts.values() if part.service is not None), *self._leaving]
+
+    def running(self) -> tuple[list[Service], bool]:
+        """Those that have not ended, and whether more may be about to begin."""
+        with self._lock:
+            return [service for service in self.services if not service.ended.is_set()], self._is_taking_up
 
     @property
     def states(self) -> dict[str, State]:
@@ -121,32 +130,40 @@ class Roster:
     def look(self) -> None:
         """Follow the topology as it is now: begin, end, and try again. Raises what the transport does."""
         policies = self._transport.policies()
-        with self._lock:
-            if self._terms.stopping.is_set():
-                return
-            try:
-                self._take_up(policies)
-            except BaseException:
-                self._policies = {}  # so that the next look takes all up again
-                raise
-            finally:
-                self._tell_all()
+        if self._terms.stopping.is_set():
+            return
+        try:
+            self._take_up(policies)
+        except BaseException:
+            self._policies = {}  # so that the next look takes all up again
+            raise
+        finally:
+            self._tell_all()
 
     def _take_up(self, policies: Policies) -> None:
-        is_changed, self._policies = policies != self._policies, policies
-        wanted = self._wanted(policies)
-        for name in [name for name in self._parts if name not in wanted]:
-            self._leave(name)
-        if is_changed:
-            importlib.invalidate_caches()  # a handler's file may be new
-        for name in wanted:
-            part = self._parts.setdefault(name, _Part(tried_at=-_TRY_AGAIN_SECONDS))
-            self._note_end(part)
-            if name not in policies and part.service is not None and not part.service.ended.is_set():
-                self._end(part, self._not_found(name))
-            if part.service is None and (is_changed or self._is_late(part)):
-                self._try(name, part)
-        self._forget_ended()
+        with self._lock:
+            is_changed, self._policies = policies != self._policies, policies
+            wanted = self._wanted(policies)
+            for name in [name for name in self._parts if name not in wanted]:
+                self._leave(name)
+            untried = [name for name in wanted if self._is_to_be_tried(name, is_changed=is_changed)]
+            self._forget_ended()
+            self._is_taking_up = True
+        try:
+            if is_changed:
+                importlib.invalidate_caches()  # a handler's file may be new
+            for name in untried:
+                self._try(name, self._parts[name])
+        finally:
+            self._is_taking_up = False
+
+    def _is_to_be_tried(self, name: str, *, is_changed: bool) -> bool:
+        """Whether it is not served and may be; what has ended, or is not there any more, is not served from here on."""
+        part = self._parts.setdefault(name, _Part(tried_at=-_TRY_AGAIN_SECONDS))
+        self._note_end(part)
+        if name not in self._policies and part.service is not None and not part.service.ended.is_set():
+            self._end(part, self._not_found(name))
+        return part.service is None and (is_changed or self._is_late(part))
 
     def _wanted(self, policies: Policies) -> list[str]:
         if EVERYTHING not in self._asked:
@@ -166,9 +183,12 @@ class Roster:
         except OWN_FAULTS as fault:
             part.fault = fault
             return
-        part.service, part.fault = service, None
-        if self._is_started:
-            _start(service)
+        with self._lock:
+            if self._is_started and self._terms.stopping.is_set():
+                return  # nobody waits for it any more
+            part.service, part.fault = service, None
+            if self._is_started:
+                _start(service)
 
     def _note_end(self, part: _Part) -> None:
         """Of what ended its own part only; what is done, or ends the worker, stays."""
@@ -199,8 +219,10 @@ class Roster:
 
     def _tell_all(self) -> None:
         """Log of each subscription that stands otherwise than before. Who meets an outage has told it."""
-        for name, part in self._parts.items():
-            state, before = self._state(name, part), part.told
+        with self._lock:
+            parts = [(name, part, self._state(name, part)) for name, part in self._parts.items()]
+        for name, part, state in parts:
+            before = part.told
             part.told = (state, str(part.fault))
             if part.told == before:
                 continue

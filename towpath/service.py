@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Final
+from typing import Final, NoReturn
 
 from towpath.context import Progress
 from towpath.dispatch import Control, Dispatcher
@@ -31,6 +32,7 @@ _SHORT_POLL: Final = timedelta(seconds=1)  # SQS answers a poll without a wait f
 _FREE_SECONDS: Final = 0.2  # of a wait for a free thread
 _LATE_SECONDS: Final = 5.0  # what was claimed ahead waits no longer for a thread: another worker may have one
 _LOOK_SECONDS: Final = 0.05  # between two looks at what others do
+_STRAY_CODE: Final = 70  # of the copy of a process that is ended
 
 # What ends one subscription's part, and none of the others.
 OWN_FAULTS: Final = (HandlerNotFound, SubscriptionNotFound, TransportRejected, Unsupported)
@@ -70,6 +72,7 @@ class Service:
         self._received = 0
         self._is_careful = False  # what was tried before may be what ended the process that held it
         self._handled = [0] * self._options.concurrency  # by each thread
+        self._pid = os.getpid()
         self._freed = threading.Event()
         self._waiting: queue.SimpleQueue[HeldLease | None] = queue.SimpleQueue()
 
@@ -297,6 +300,8 @@ class Service:
         started = time.monotonic()
 
         def settle_later(decision: Decision) -> None:
+            if os.getpid() != self._pid:
+                self._end_copy(held)
             if self._keeper.decide(held):
                 self._settling.put(held, decision, (time.monotonic() - started) * 1000)
 
@@ -313,6 +318,11 @@ class Service:
         held.waited = waited = started - held.held_since
         control = Control(abort=held.abort, beat=beat, deadline=deadline, run_async=loop.run, received_ago=waited)
         self._dispatcher.dispatch(held.delivery, control, settle_later)
+
+    def _end_copy(self, held: HeldLease) -> NoReturn:
+        """A handler forked and returned in both processes. The copy has no thread that settles, and would never end."""
+        self._log.error("a handler forked this process, and returned in the copy, which is ended: %s", held.delivery.id)
+        os._exit(_STRAY_CODE)
 
     def _give_back(self, held: HeldLease) -> None:
         """Of a delivery that is decided by now."""

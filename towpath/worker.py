@@ -127,15 +127,18 @@ class Worker:
         limit = self._options.max_duration
         ends_at = None if limit is None else time.monotonic() + limit.total_seconds()
         stopped_at: float | None = None
-        while running := [service for service in self._roster.services if not service.ended.is_set()]:
+        while any(at_work := self._roster.running()):
+            running, _ = at_work
             if ends_at is not None and time.monotonic() >= ends_at:
                 self._stopping.set()
             if self._stopping.is_set():
                 stopped_at = time.monotonic() if stopped_at is None else stopped_at
+                if not running:  # nobody waits for a handler that is being imported
+                    return
                 if time.monotonic() - stopped_at > self._longest_stop():
                     self._log.error("given up: what %s wait for does not answer", _names(running))
                     return
-            running[0].ended.wait(_LOOK_SECONDS)
+            (running[0].ended if running else self._aborting).wait(_LOOK_SECONDS)
 
     def _longest_stop(self) -> float:
         grace = self._options.abort_grace.total_seconds()

@@ -58,6 +58,11 @@ COMMENT ON VIEW towpath_backlog IS 'What towpath backlog shows: backlog = claima
 
 DO $$
 BEGIN
+    IF EXISTS (SELECT FROM pg_roles
+               WHERE rolname = 'towpath_scaler' AND has_table_privilege(oid, 'towpath_delivery', 'INSERT')) THEN
+        -- Workers that log in as it could write nothing any more.
+        RAISE EXCEPTION 'the role % may write to the tables; give a scaler a role of its own', 'towpath_scaler';
+    END IF;
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'towpath_scaler') THEN
         CREATE ROLE towpath_scaler LOGIN NOINHERIT CONNECTION LIMIT 10;
     END IF;

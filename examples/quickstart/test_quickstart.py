@@ -1,11 +1,13 @@
 """The quickstart's handler: what it makes of a document, and of what is none."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from quickstart.documents import summarise, write_result
 
 from towpath import NewMessage, PayloadRef
 
@@ -60,3 +62,11 @@ def test_the_function_answers_for_each_message_of_its_batch(towpath_lambda):
     )
     (invocation,) = function.run()
     assert (len(invocation.message_ids), len(invocation.failed)) == (2, 1)
+
+
+def test_several_threads_may_be_at_the_same_document(results):
+    summary = summarise("one.md", "# One")
+    with ThreadPoolExecutor(8) as threads:
+        for written in [threads.submit(write_result, summary) for _ in range(400)]:
+            written.result()
+    assert [file.name for file in results.iterdir()] == ["one.md.json"]

@@ -30,6 +30,11 @@ COMMENT ON VIEW {view} IS 'What towpath backlog shows: backlog = claimable + in_
 
 DO $$
 BEGIN
+    IF EXISTS (SELECT FROM pg_roles
+               WHERE rolname = {literal} AND has_table_privilege(oid, 'towpath_delivery', 'INSERT')) THEN
+        -- Workers that log in as it could write nothing any more.
+        RAISE EXCEPTION 'the role % may write to the tables; give a scaler a role of its own', {literal};
+    END IF;
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {literal}) THEN
         CREATE ROLE {role} LOGIN NOINHERIT CONNECTION LIMIT 10;
     END IF;

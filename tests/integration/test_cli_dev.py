@@ -294,12 +294,28 @@ def test_a_second_interrupt_aborts_a_handler_that_runs_and_its_delivery_waits_ag
     assert (row.pending, row.leased) == (1, 0)
 
 
-def test_workers_that_a_handler_ends_are_started_anew(shop: Path, piped: Callable[..., Piped]) -> None:
-    (shop / "orders.py").write_text("import os\n\ndef ship(message, context):\n    os._exit(7)\n")
+def test_workers_that_a_handler_ends_are_started_anew_whatever_their_exit_code_is(
+    shop: Path, piped: Callable[..., Piped]
+) -> None:
+    (shop / "orders.py").write_text("import os\n\ndef ship(message, context):\n    os._exit(1)\n")
     dev = piped("--json")
     dev.wait_for_kind("started")
     publish(shop, "Ada")
-    assert dev.wait_for_kind("ended")["sentence"] == "the workers ended with exit code 7"
-    dev.wait_for_kind("started")
-    dev.interrupt()
-    assert dev.end() == 0
+    ended = dev.wait_for_kind("ended")
+    assert (ended["sentence"], ended["died"]) == ("the workers ended with exit code 1", True)
+    pid = dev.wait_for_kind("started")["pid"]
+
+    dev.process.kill()  # and nobody is left to tell the workers
+    dev.end()
+    until = time.monotonic() + PATIENCE
+    while is_running(pid):
+        assert time.monotonic() < until, "the workers work on"
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process is there; one that nobody waits for any more is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

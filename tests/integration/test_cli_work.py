@@ -49,6 +49,10 @@ def process(message, context):
         time.sleep(600)
     if message.payload == "exit":
         raise SystemExit(7)
+    if message.payload == "fork":
+        os.fork()
+    if message.payload in ("exit code 0", "exit code 1"):
+        os._exit(int(message.payload[-1]))
     if message.payload == "tell pid":
         context.log.info("pid %s", os.getpid())
         while not context.aborted:
@@ -299,6 +303,13 @@ def test_a_handler_that_ignores_everything_does_not_keep_the_process(shop, start
     assert again.attempt == 1  # a release gives the attempt back
 
 
+def test_the_copy_that_a_handler_forked_and_returned_in_is_ended(shop, work):
+    put(shop, "fork")
+    done = work("orders.bill", "--once")  # which waits for all that may write
+    assert (done.returncode, done.stdout) == (0, "1 received: 1 completed\n")
+    assert done.stderr.count("a handler forked this process, and returned in the copy, which is ended: 1-1") == 1
+
+
 # --- Several processes -----------------------------------------------------------------------------------------
 
 
@@ -347,6 +358,17 @@ def test_a_process_that_dies_is_replaced_and_signals_reach_all(shop, start):
     assert code == 0
     assert re.fullmatch(r"\d received: \d given back\n", output)
     assert all(ended(pid) for pid in (second, third))
+
+
+def test_a_process_that_a_handler_ends_is_replaced_with_whatever_exit_code_it_ends(shop, start):
+    put(shop, "exit code 0", "exit code 1")
+    worker = start("orders.bill", "--concurrency", "1", "--processes", "2")
+    told = [worker.wait_for("another one starts").rpartition("ended with ")[2][:11] for _ in range(2)]
+    assert sorted(told) == ["exit code 0", "exit code 1"]
+    put(shop, "after that")
+    worker.wait_for("handled after that")
+    worker.signal(signal.SIGTERM)
+    assert worker.end()[0] == 0
 
 
 def test_a_second_signal_has_all_processes_abort(shop, start):

@@ -21,7 +21,7 @@ from towpath import NewMessage, connect
 from towpath.envelope import Sources
 
 ID_1, ID_2, ID_3 = (f"01890000-0000-7000-8000-00000000000{n}" for n in (1, 2, 3))
-LATER = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+LATER = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=12)
 TOPICS = {"documents": {}, "letters": {}, "unread": {}}
 SUBSCRIPTIONS = {
     "convert": {"topic": "documents"},

@@ -50,9 +50,13 @@ def server(postgres_server, postgres_with_tables) -> Iterator[tuple[str, str]]:
 
 
 def run_script(url: str, script: str) -> None:
+    assert outcome_of(url, script) == (0, "")
+
+
+def outcome_of(url: str, script: str) -> tuple[int, str]:
     psql = ["psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", url]
     done = subprocess.run(psql, input=script, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    return done.returncode, done.stderr
 
 
 @contextmanager
@@ -138,6 +142,17 @@ def refused(connection: psycopg.Connection, statement: str) -> None:
         connection.execute("SET TRANSACTION READ WRITE")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(statement)
+
+
+def test_a_role_that_workers_log_in_as_is_refused_and_may_write_as_before(server):
+    url, _ = server
+    with psycopg.connect(url, autocommit=True) as connection:
+        workers = connection.execute("SELECT current_user").fetchone()[0]
+        code, told = outcome_of(url, role_script(BACKLOG_VIEW, workers))
+        assert code != 0
+        assert f"the role {workers} may write to the tables; give a scaler a role of its own" in told
+        settings = "SELECT FROM pg_db_role_setting WHERE setrole = %s::regrole"
+        assert connection.execute(settings, [workers]).fetchall() == []
 
 
 def test_a_name_that_is_no_subscription_has_no_figure(server):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from towpath.cli.dev.happenings import Ended, Logged, Moved, Printed
-from towpath.cli.dev.lines import Report, read_end, read_log_line
+from towpath.cli.dev.lines import read_end, read_log_line
 from towpath.cli.logs import JsonLines
 from towpath.settlement import (
     Completion,
@@ -157,20 +157,3 @@ def test_an_error_in_a_sentence_is_told_as_it_is():
 )
 def test_an_end_without_a_word_is_told_by_its_code(code, sentence):
     assert read_end(code, ["something that was printed"]) == Ended(code=code, sentence=sentence)
-
-
-# --- The report --------------------------------------------------------------------------------------------------
-
-
-def without(*lines: str) -> list[str]:
-    report = Report()
-    return [text for line in lines for text in report.without(line)]
-
-
-def test_the_counts_at_the_end_are_no_handlers_output():
-    assert without("a", "{", '  "received": 3,', '  "completed": 3', "}", "b") == ["a", "b"]
-
-
-def test_json_of_a_handlers_own_is_let_through_whole():
-    lines = ["{", '  "x": 1', "}", "{", "  no JSON", "}"]
-    assert without(*lines) == lines

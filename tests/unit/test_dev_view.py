@@ -176,6 +176,7 @@ def test_an_outcome_is_a_line_and_its_traceback_stands_below():
         (TopologyApplied(applied=APPLIED, warnings=("w",)), "applied: added orders.placed, orders.ship\nwarning: w\n"),
         (TopologyApplied(applied=Applied(added=(), changed=(), removed=())), ""),
         (Ended(code=1, sentence="broken"), "error: broken; waiting for a change\n"),
+        (Ended(code=1, sentence="broken", died=True), "error: broken; they start anew\n"),
         (Logged(time="2026-01-01T12:34:56.789Z", level="INFO", logger="x", text="hi"), "12:34:56 INFO       hi\n"),
         (Counted(stats=()), ""),
     ],

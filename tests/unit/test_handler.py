@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import re
 import sys
 import textwrap
 from collections.abc import Callable
@@ -32,6 +33,11 @@ def module(tmp_path, monkeypatch) -> Callable[[str], str]:
     for name in set(sys.modules) - before:
         if name.startswith("written_"):
             del sys.modules[name]
+
+
+def named(found: object) -> str:
+    """For the name of a test: without addresses, so that every process collects the same names."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(found))
 
 
 def refusal(path_or_function: Any) -> str:
@@ -221,7 +227,7 @@ class Convertible:
 @pytest.mark.parametrize(
     "function",
     [plain, with_default, any_number, keyword_default, positional_only, Convertible(), lambda m, c: None],
-    ids=str,
+    ids=named,
 )
 def test_whatever_takes_message_and_context_is_a_handler(function):
     assert inspected(function).function is function
@@ -255,7 +261,7 @@ def keywords_only(*, message, context):
         (functools.partial(plain, context=None), "(message, context)"),
         (functools.partial(plain, None), "(context)"),
     ],
-    ids=str,
+    ids=named,
 )
 def test_whatever_cannot_be_called_with_two_arguments_is_refused_with_what_it_takes(function, taken):
     assert refusal(function).endswith(f"must take two arguments, (message, context); it takes {taken}")
@@ -270,7 +276,7 @@ class Unreadable:
         """Takes the two."""
 
 
-@pytest.mark.parametrize("function", [Unreadable(), dict.update, min], ids=str)
+@pytest.mark.parametrize("function", [Unreadable(), dict.update, min], ids=named)
 def test_what_cannot_say_what_it_takes_is_refused(function):
     assert "must take two arguments, (message, context); " in refusal(function)
     assert refusal(Unreadable()).endswith("; what it takes cannot be read")
@@ -307,7 +313,7 @@ class Yields:
         yield
 
 
-@pytest.mark.parametrize("function", [yields, yields_async, functools.partial(yields), Yields()], ids=str)
+@pytest.mark.parametrize("function", [yields, yields_async, functools.partial(yields), Yields()], ids=named)
 def test_a_generator_is_refused(function):
     assert "is a generator" in refusal(function)
 
@@ -339,7 +345,7 @@ class Waits:
 @pytest.mark.parametrize(
     "function",
     [waits, Waits(), Waits().method, functools.partial(waits), functools.partial(Waits()), functools.lru_cache(waits)],
-    ids=str,
+    ids=named,
 )
 def test_a_coroutine_function_is_a_handler_in_every_shape(function):
     assert inspected(function).function is function
@@ -433,7 +439,7 @@ class Stops(Protocol):
 @pytest.mark.parametrize(
     "annotation",
     [Context, Any, object, None, Stops, Context | None, Optional[Context], Annotated[Context, "mine"], "Nowhere"],  # noqa: UP045
-    ids=str,
+    ids=named,
 )
 def test_a_second_argument_that_may_be_the_context_is_accepted(annotation):
     function = takes(annotation)
@@ -563,7 +569,7 @@ class Renamed:
         functools.partial(logged(scaled), 2),
         Renamed(),
     ],
-    ids=str,
+    ids=named,
 )
 def test_the_type_is_found_through_methods_partials_and_decorators(function):
     assert payload_type(function) is Report

@@ -156,6 +156,52 @@ def test_a_look_that_fails_changes_nothing_and_the_next_one_takes_all_up(serving
     assert worker.states == {NAME: "running", OTHER: "running"}
 
 
+def test_a_handler_that_takes_long_to_load_holds_up_neither_the_others_nor_a_stop(serving):
+    transport = serving(completes, completes)
+    both, load = transport.policies(), transport.consumer
+    transport._policies = {NAME: both[NAME]}
+    begun, go_on = threading.Event(), threading.Event()
+
+    def load_slowly(name):
+        begun.set()
+        go_on.wait(PATIENCE)
+        return load(name)
+
+    with running(transport, WorkerOptions(), names=["*"]) as (worker, future):
+        transport._policies, transport.consumer = both, load_slowly
+        looking = threading.Thread(target=look, args=(worker,))
+        looking.start()
+        assert begun.wait(PATIENCE)
+        transport.consumers[NAME].put(delivery(1))
+        assert eventually(lambda: worker.counts.states == {"completed": 1})
+        worker.stop()
+        assert future.result(PATIENCE) == Counts(received=1, states={"completed": 1})
+        assert looking.is_alive()
+        go_on.set()
+        looking.join(PATIENCE)
+    assert [service.name for service in worker._roster.services] == [NAME]
+    assert not worker.abandoned
+
+
+def test_a_worker_goes_on_while_the_only_handler_that_is_left_loads(serving):
+    transport = serving(completes, completes)
+    both, load = transport.policies(), transport.consumer
+    transport._policies = {NAME: both[NAME]}
+
+    def load_slowly(name):
+        assert eventually(lambda: transport.consumers[NAME].closed)
+        threading.Event().wait(0.3)  # for the worker to see that nothing runs
+        return load(name)
+
+    with running(transport, WorkerOptions(), names=["*"]) as (worker, future):
+        transport._policies, transport.consumer = {OTHER: both[OTHER]}, load_slowly
+        look(worker)
+        transport.consumers[OTHER].put(delivery(1, subscription=OTHER))
+        assert eventually(lambda: worker.counts.states == {"completed": 1})
+        worker.stop()
+        assert future.result(PATIENCE).received == 1
+
+
 # --- States ----------------------------------------------------------------------------------------------------
 
 

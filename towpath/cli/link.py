@@ -1,8 +1,8 @@
 """What a worker process and the one that started it tell each other: lines of JSON over a pair of sockets.
 
-The process that was started says ``serving``, ``counts``, ``made``, and asks to ``take``; the one that started it
-answers that, and says ``stop``: once to drain, again to abort. Signals would not do: two that come soon after each
-other are one. When the pair is cut, the other end is gone.
+The process that was started says ``serving``, ``counts``, ``made`` and ``over``, and asks to ``take``; the one that
+started it answers that, and says ``stop``: once to drain, again to abort. Signals would not do: two that come soon
+after each other are one. When the pair is cut, the other end is gone.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ import json
 import os
 import queue
 import socket
+import subprocess
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from towpath.settling import Counts
 
 LINK_VARIABLE: Final = "TOWPATH_WORKER_LINK"
+_TOLD_CODES: Final = (0, 1, 2)  # exit codes of a process that ends by itself, and has told why
 
 
 class Line:
@@ -46,6 +49,50 @@ class Line:
         with suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
         self._end.close()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Linked:
+    """A process that this one started, the line to it, and what it has said on that of itself."""
+
+    process: subprocess.Popen[Any]
+    line: Line
+    is_serving: bool = False
+    is_over: bool = False  # it has said that it ends by itself
+
+    def note(self, said: Mapping[str, Any]) -> None:
+        """Take in what it said."""
+        self.is_serving = self.is_serving or "serving" in said
+        self.is_over = self.is_over or "over" in said
+
+    def has_died(self, code: int) -> bool:
+        """Whether something else ended it: a signal, or a handler that has its process exit, with whatever code."""
+        return code not in _TOLD_CODES or (self.is_serving and not self.is_over)
+
+
+def start_linked(
+    command: Sequence[str], environment: Mapping[str, str], **more: Any
+) -> tuple[subprocess.Popen[Any], Line]:
+    """Start a process that finds its ``Starter`` in this one. Raises ``OSError``.
+
+    It is in a session of its own, no part of the terminal's foreground: Ctrl-C is for this process to obey. When this
+    one ends, in whatever way, it notices, and drains.
+    """
+    own, other = socket.socketpair()
+    with other:
+        try:
+            process: subprocess.Popen[Any] = subprocess.Popen(  # noqa: S603 - this same program
+                command,
+                env={**environment, LINK_VARIABLE: str(other.fileno())},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[other.fileno()],
+                start_new_session=True,
+                **more,
+            )
+        except BaseException:
+            own.close()
+            raise
+    return process, Line(own)
 
 
 class Starter:
@@ -113,6 +160,14 @@ class Starter:
     def tell_serving(self, names: list[str]) -> None:
         """Say that this process has begun."""
         self._line.send(serving=names)
+
+    @contextmanager
+    def telling_end(self) -> Iterator[None]:
+        """Say at the end that this process ends by itself: an exit code alone may be one that a handler exits with."""
+        try:
+            yield
+        finally:
+            self._line.send(over=True)
 
     def tell_counts(self, counts: Counts, left: int | None) -> None:
         """Say what was done so far, and how much is left where that is known."""

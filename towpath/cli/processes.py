@@ -6,7 +6,6 @@ import logging
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from towpath.cli.link import LINK_VARIABLE, Line
+from towpath.cli.link import Line, Linked, start_linked
 from towpath.cli.live import LiveLine
 from towpath.settling import Counts
 from towpath.terms import Allowance
@@ -45,11 +44,9 @@ class ProcessOptions:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Child:
+class _Child(Linked):
     """One process that was started."""
 
-    process: subprocess.Popen[bytes]
-    line: Line
     started_at: float
     counts: Counts = field(default_factory=Counts)
     granted: int = 0  # claims that it asked for and has not told of
@@ -65,14 +62,22 @@ class Processes:
     cannot mend ends them all. When this process ends, in whatever way, they notice, and drain.
     """
 
-    def __init__(self, options: ProcessOptions, live: LiveLine, tell: Callable[[str, Any], None]) -> None:
+    def __init__(
+        self,
+        options: ProcessOptions,
+        live: LiveLine,
+        tell: Callable[[str, Any], None],
+        *,
+        start: Callable[..., tuple[subprocess.Popen[Any], Line]] = start_linked,
+    ) -> None:
         """``tell`` hears ``serving`` with the names once, ``signal`` with how many there were, and ``ended`` with the
-        id of a process.
+        id of a process. ``start`` is as ``start_linked``.
         """
         self.exit_code = 0
         self._options = options
         self._live = live
         self._tell = tell
+        self._start_linked = start
         self._log = logging.getLogger("towpath.worker")
         self._allowance = Allowance(options.max_deliveries)
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put is made to be interrupted by itself
@@ -99,7 +104,10 @@ class Processes:
         self._events.put(("signal", number))
 
     def run(self) -> Counts:
-        """Start them, one before the others to see whether it can run at all, and wait until all have ended."""
+        """Start them, one before the others to see whether it can run at all, and wait until all have ended.
+
+        Raises ``OSError`` when the first cannot be started.
+        """
         try:
             self._start()
             while self._children or self._starts_at:
@@ -144,8 +152,8 @@ class Processes:
             timer = threading.Timer(limit.total_seconds(), self._events.put, [("time", None)])
             timer.daemon = True
             timer.start()
-        while not self._is_stopping and len(self._children) < self._options.count:
-            self._start()
+        for _ in range(0 if self._is_stopping else self._options.count - len(self._children)):
+            self._try_to_start()
 
     def _stop(self, *, again: bool = False) -> None:
         """Have all processes drain; ``again`` has them abort."""
@@ -164,44 +172,42 @@ class Processes:
         self._tell("ended", child.process.pid)
         self._allowance.made(child.granted, child.granted)  # nobody can say that they were not
         child.line.close()
-        if code == 0 or (self._is_stopping and code not in _FAULT_CODES):
-            return
-        if code in _FAULT_CODES:
+        if code in _FAULT_CODES and (self._is_stopping or not child.has_died(code)):
             self.exit_code = self.exit_code or code  # it has told why
             self._stop()
-            return
-        self._restart(child, code)
+        elif child.has_died(code) and not self._is_stopping:
+            self._restart(child, code)
 
     def _restart(self, child: _Child, code: int) -> None:
-        now = time.monotonic()
-        if now - child.started_at >= _LONG_LIFE_SECONDS:
+        if time.monotonic() - child.started_at >= _LONG_LIFE_SECONDS:
             self._pause = _FIRST_PAUSE_SECONDS
-        pid, how = child.process.pid, _ending(code)
-        self._log.error("worker process %d %s; another one starts in %.0f s", pid, how, self._pause)
-        self._starts_at.append(now + self._pause)
+        self._start_later(f"worker process {child.process.pid} {_ending(code)}")
+
+    def _start_later(self, why: str) -> None:
+        self._log.error("%s; another one starts in %.0f s", why, self._pause)
+        self._starts_at.append(time.monotonic() + self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE_SECONDS)
 
     def _restart_due(self) -> None:
         now = time.monotonic()
         for at in [at for at in self._starts_at if at <= now]:
             self._starts_at.remove(at)
-            self._start()
+            self._try_to_start()
 
     # Starting and hearing
 
+    def _try_to_start(self) -> None:
+        """Start one; later where the machine lacks something just now, which is no reason to end those that run."""
+        try:
+            self._start()
+        except OSError as error:
+            self._start_later(f"a worker process cannot be started: {error.strerror or error}")
+
     def _start(self) -> None:
-        own, other = socket.socketpair()
-        variables = {LINK_VARIABLE: str(other.fileno())}
-        process = subprocess.Popen(  # noqa: S603 - this same program
-            [sys.executable, "-m", "towpath", *self._options.arguments],
-            env={**self._options.environment, **variables},
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE if self._live.is_shown else None,
-            pass_fds=[other.fileno()],
-            start_new_session=True,
-        )
-        other.close()
-        child = _Child(process=process, line=Line(own), started_at=time.monotonic())
+        command = [sys.executable, "-m", "towpath", *self._options.arguments]
+        stderr = subprocess.PIPE if self._live.is_shown else None
+        process, line = self._start_linked(command, self._options.environment, stderr=stderr)
+        child = _Child(process=process, line=line, started_at=time.monotonic())
         self._children.append(child)
         threading.Thread(target=self._await, args=(child,), daemon=True).start()
 
@@ -220,6 +226,7 @@ class Processes:
             self._take_word(child, said)
 
     def _take_word(self, child: _Child, said: Mapping[str, Any]) -> None:
+        child.note(said)
         if "take" in said:
             granted = self._allowance.take(said["take"])
             child.granted += granted

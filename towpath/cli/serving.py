@@ -134,13 +134,17 @@ class Signals:
         self.worker.stop()
         self._aside(draining(self._drain_seconds))
         self._received.get()
+        threading.Thread(target=_end_at_last, daemon=True).start()
         self.worker.abort()
         self._aside(aborting())
-        time.sleep(_FORCED_END_SECONDS)
-        os._exit(1)
 
     def _aside(self, text: str) -> None:
         threading.Thread(target=self._say, args=(text,), daemon=True).start()
+
+
+def _end_at_last() -> None:
+    time.sleep(_FORCED_END_SECONDS)
+    os._exit(1)
 
 
 def aborting() -> str:

@@ -181,7 +181,7 @@ def _serve_for(starter: Starter, names: list[str], where: Where, options: Worker
         told.begin(worker.standing, transport)
         starter.tell_serving(list(worker.states))
         left = left_of(transport, worker, options, is_shown=True)
-        with leaving_if_abandoned(worker), telling_progress(worker, starter.tell_counts, left):
+        with leaving_if_abandoned(worker), starter.telling_end(), telling_progress(worker, starter.tell_counts, left):
             worker.run()
 
 

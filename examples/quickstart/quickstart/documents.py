@@ -14,6 +14,7 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 from towpath import Complete, Context, FatalError, Message, Outcome, PayloadRef, TransientError
 
@@ -87,6 +88,6 @@ def write_result(summary: Summary) -> None:
     folder = Path(os.environ.get("QUICKSTART_RESULTS", "results"))
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{summary.document}.json"
-    draft = target.with_name(f"{target.name}.{os.getpid()}.draft")
+    draft = target.with_name(f"{target.name}.{uuid4().hex}.draft")  # another thread may be at the same document
     draft.write_text(json.dumps(asdict(summary), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     draft.replace(target)

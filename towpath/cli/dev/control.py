@@ -8,7 +8,7 @@ from typing import Final, Literal
 Act = Literal["start", "start_later", "drain", "abort", "kill", "leave"]
 Stopping = Literal["no", "draining", "aborting", "killing"]
 
-_TOLD: Final = (1, 2)  # exit codes of a process that has said what is wrong: only a change can help
+_TOLD: Final = (1, 2)  # exit codes of a process that has said what is wrong, if it ends by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +41,16 @@ def on_change(control: Control) -> Step:
     return Step(control=stale) if control.stopping != "no" else _drained(stale)
 
 
-def on_end(control: Control, code: int) -> Step:
-    """The process has ended. One that was not told to, and did not say why, is started anew after a pause: a handler
-    may have ended it, and then its message has an attempt less.
+def on_end(control: Control, code: int, *, died: bool) -> Step:
+    """The process has ended. One that ``died``, or was not told to and did not say why, is started anew after a pause:
+    a handler may have ended it, and then its message has an attempt less. Else only a change can help.
     """
     ended = Control(leaving=control.leaving)
     if control.leaving:
         return Step(control=ended, act="leave")
     if control.stale:
         return Step(control=Control(running=True), act="start")
-    return Step(control=ended, act=None if code in _TOLD else "start_later")
+    return Step(control=ended, act=None if code in _TOLD and not died else "start_later")
 
 
 def on_pause_over(control: Control) -> Step:

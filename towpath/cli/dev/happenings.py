@@ -57,11 +57,15 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The workers' process has ended, with what it said of why: a sentence, and a traceback where there is one."""
+    """The workers' process has ended, with what it said of why: a sentence, and a traceback where there is one.
+
+    ``died`` says that it was ended by something else, such as a handler that exits; then it is started anew.
+    """
 
     code: int
     sentence: str = ""
     traceback: str = ""
+    died: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,24 +96,3 @@ def _wordless(code: int) -> str:
     if code >= 0:
         return f"the workers ended with exit code {code}" if code else ""
     return f"the workers were ended by signal {-code}"
-
-
-class Report:
-    """Takes out of standard output what ``work --json`` prints there at its end: a JSON object of counts."""
-
-    def __init__(self) -> None:
-        self._held: list[str] = []
-
-    def without(self, line: str) -> list[str]:
-        """The lines that are known to be a handler's, once ``line`` is there too."""
-        if not self._held and line != "{":
-            return [line]
-        self._held.append(line)
-        if line != "}":
-            return []
-        held, self._held = self._held, []
-        try:
-            counts = json.loads("\n".join(held))
-        except ValueError:
-            return held
-        return [] if "received" in counts else held

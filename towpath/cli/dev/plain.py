@@ -102,8 +102,9 @@ def _words(told: Told) -> str:
             return text
         case Started(topology=topology, pid=pid):
             return f"{topology}: workers run, as process {pid}"
-        case Ended(sentence=sentence):
-            return f"error: {sentence}; waiting for a change" if sentence else "the workers have ended"
+        case Ended(sentence=sentence, died=died):
+            then = "they start anew" if died else "waiting for a change"
+            return f"error: {sentence}; {then}" if sentence else "the workers have ended"
         case Changed(paths=paths):
             return f"changed: {', '.join(paths)}"
         case TopologyApplied(applied=applied, warnings=warnings):

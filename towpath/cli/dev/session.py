@@ -107,7 +107,7 @@ class Session:
         self._failed = ended.code not in ((0, -signal.SIGTERM) if wanted else (0,))
         if self._failed or not wanted:
             self._display.show(ended)
-        self._do(on_end(self._control, ended.code))
+        self._do(on_end(self._control, ended.code, died=ended.died))
 
     def _press(self, key: str) -> None:
         match key:

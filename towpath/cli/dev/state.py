@@ -25,7 +25,7 @@ _MOST_PRINTED: Final = 20
 _WORKER: Final = "towpath.worker"
 _SERIOUS: Final = ("WARNING", "ERROR", "CRITICAL")
 
-Workers = Literal["starting", "serving", "restarting", "stopped", "leaving"]
+Workers = Literal["starting", "serving", "restarting", "died", "stopped", "leaving"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ def _printed(state: State, text: str) -> State:
 
 
 def _ended(state: State, ended: Ended) -> State:
-    stopped = replace(state, workers="stopped", failure=ended.sentence)
+    stopped = replace(state, workers="died" if ended.died else "stopped", failure=ended.sentence)
     if not ended.traceback:
         return stopped
     return replace(stopped, trouble=Trouble(title=ended.sentence, traceback=ended.traceback))

@@ -28,6 +28,7 @@ _WORKERS: Final[Mapping[Workers, str]] = {
     "starting": "starting",
     "serving": "workers run",
     "restarting": "something changed: draining, to start anew",
+    "died": "the workers died: they start anew",
     "stopped": "no workers: waiting for a change",
     "leaving": "draining; Ctrl-C aborts",
 }

@@ -9,11 +9,13 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final
 
 from towpath.cli.dev.happenings import Happening, Printed
-from towpath.cli.dev.lines import Report, read_end, read_log_line
+from towpath.cli.dev.lines import read_end, read_log_line
+from towpath.cli.link import Linked, start_linked
 
 Tell = Callable[[Happening], None]
 
@@ -31,26 +33,22 @@ class Workers:
         self._folder = folder
         self._database = database
         self._tell = tell
-        self._process: subprocess.Popen[str] | None = None
+        self._running: Linked | None = None
 
     def start(self) -> int:
-        """Start it; answers its number. Raises ``OSError``.
-
-        It is no part of the terminal's foreground: Ctrl-C is for this process to obey, which then drains it.
-        """
+        """Start it; answers its number. Raises ``OSError``. When this process is killed it drains by itself."""
         command = [sys.executable, "-m", "towpath", "--debug", "work", "*", "--json", "--drain", str(_DRAIN_SECONDS)]
-        self._process = process = subprocess.Popen(  # noqa: S603 - this very Python with arguments of our own
+        process, line = start_linked(
             [*command, "--transport", self._database],
+            {**os.environ, "PYTHONUNBUFFERED": "1"},
             cwd=self._folder,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            start_new_session=True,
         )
-        threading.Thread(target=self._follow, args=(process,), name="dev-workers", daemon=True).start()
+        self._running = running = Linked(process=process, line=line)
+        threading.Thread(target=self._follow, args=(running,), name="dev-workers", daemon=True).start()
         return process.pid
 
     def drain(self) -> None:
@@ -62,13 +60,15 @@ class Workers:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(number)
+        if self._running is not None and self._running.process.poll() is None:
+            self._running.process.send_signal(number)
 
-    def _follow(self, process: subprocess.Popen[str]) -> None:
+    def _follow(self, running: Linked) -> None:
         """Tell what it writes until it has ended. A process that a handler left behind may hold the pipes longer."""
         last: deque[str] = deque(maxlen=_LAST_LINES)
+        process = running.process
         readers = [
+            threading.Thread(target=self._hear, args=(running,), name="dev-link", daemon=True),
             threading.Thread(target=self._read_log, args=(process.stderr, last), name="dev-log", daemon=True),
             threading.Thread(target=self._read_output, args=(process.stdout,), name="dev-output", daemon=True),
         ]
@@ -77,7 +77,12 @@ class Workers:
         code = process.wait()
         for reader in readers:
             reader.join(timeout=1)
-        self._tell(read_end(code, tuple(last)))
+        running.line.close()
+        self._tell(replace(read_end(code, tuple(last)), died=running.has_died(code)))
+
+    def _hear(self, running: Linked) -> None:
+        for said in running.line.heard():
+            running.note(said)
 
     def _read_log(self, stream: IO[str] | None, last: deque[str]) -> None:
         for line in stream or ():
@@ -88,7 +93,5 @@ class Workers:
                 self._tell(told)
 
     def _read_output(self, stream: IO[str] | None) -> None:
-        report = Report()
         for line in stream or ():
-            for text in report.without(line.rstrip("\n")):
-                self._tell(Printed(text=text))
+            self._tell(Printed(text=line.rstrip("\n")))
