@@ -93,7 +93,7 @@ class Actions:
             return 0
         wait = run.wait(self.monotonic())
         if wait > 0:
-            self.sleep(wait)
+            (run.order.pace.pause or self.sleep)(wait)
         return run.size()
 
     def _change(self, run: _Run, place: Place, looked: Pass, letters: Sequence[DeadLetter], change: _Change) -> None:

@@ -23,7 +23,7 @@ from local_transport.details import kept_text
 from local_transport.dialects.columns import Now, moment
 from local_transport.dialects.port import Rows
 from local_transport.leasing import delivery_id
-from local_transport.pacing import Pacer
+from local_transport.pacing import Paced, Pacer
 from local_transport.selecting import SOURCE, Place, conditions, has_key, in_order
 from local_transport.tables import delivery, message
 from towpath.errors import InvalidSelection
@@ -76,7 +76,8 @@ class Actions:
             )
         dead = replace(order, selection=replace(order.selection, state="dead"))
         started = self._scalar(sa.select(Now()))
-        return sum(len(made.done) for made in self._pass(dead, delivery.c.dead_since <= started, self._replayed))
+        paced = Paced(self._pacer, order.pace)
+        return sum(len(made.done) for made in self._pass(dead, delivery.c.dead_since <= started, self._replayed, paced))
 
     def discard(self, order: Order) -> Discarded:
         """Drop what is published by now: what waits or is dead at once, what is with a worker by asking for it."""
@@ -84,9 +85,10 @@ class Actions:
         asked = sa.and_(delivery.c.cancel_requested, delivery.c.lease_expires_at > moment())
         where = sa.and_(delivery.c.message_ordinal <= newest, ~asked)
         at_once = requested = 0
+        paced = Paced(self._pacer, order.pace)
         for _ in range(_PASSES):
             left = None if order.pace.most is None else order.pace.most - at_once - requested
-            made = list(self._pass(replace(order, pace=replace(order.pace, most=left)), where, self._dropped))
+            made = list(self._pass(replace(order, pace=replace(order.pace, most=left)), where, self._dropped, paced))
             at_once += sum(len(one.done) for one in made)
             requested += sum(len(one.requested) for one in made)
             if not any(one.done or one.requested for one in made):
@@ -98,19 +100,20 @@ class Actions:
             return connection.scalar(query)
 
     def _pass(
-        self, order: Order, where: sa.ColumnElement[bool], change: Callable[[Connection, _Batch], _Made]
+        self, order: Order, where: sa.ColumnElement[bool], change: Callable[[Connection, _Batch], _Made], paced: Paced
     ) -> Iterator[_Made]:
         """Change what the order selects of ``where``, each delivery once; answers each batch when it is durable."""
-        began_at, done = self._pacer.monotonic(), 0
+        done = 0
         after: Place | None = None
         while size := _size(order.pace, done):
+            paced.wait()
             rows, after = self._choose(order.selection, where, after, size)
             if rows:
                 made = self._change(order, rows, change)
                 done += made.count
+                paced.count(made.count)
                 order.pace.changed(made.count)
                 yield made
-                self._pacer.wait_for(began_at, done, order.pace.rate)
             if after is None:
                 return
 

@@ -202,13 +202,15 @@ class Warrant:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How to change many: ``batch`` at a time, each batch in a transaction of its own; at most ``rate`` a second and
-    ``most`` in all, where these are given. ``changed`` is told after each batch how many it changed.
+    ``most`` in all, where these are given. ``changed`` is told after each batch how many it changed. ``pause`` waits
+    as many seconds as the rate asks for before another batch, with nothing half done. Both may raise, to end it there.
     """
 
     batch: int = 100
     rate: float | None = None
     most: int | None = None
     changed: Callable[[int], None] = field(default=lambda _: None, compare=False)
+    pause: Callable[[float], None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -146,7 +146,30 @@ def test_a_replay_keeps_to_its_rate(transport):
     actions = Actions(transport._database, transport._reader, lambda ids: None, pacer)
     order = Order(action="replay", selection=DEAD, warrant=WARRANT, pace=Pace(batch=100, rate=2))
     assert actions.replay(order) == 7
-    assert pauses == [1.0, 1.0, 1.0, 0.5]
+    assert pauses == [1.0, 1.0, 1.0]
+
+
+def test_an_action_that_is_done_waits_for_nothing_more(transport):
+    held = dead(transport, 3)
+    pauses = []
+    actions = Actions(transport._database, transport._reader, lambda ids: None, Pacer(sleep=pauses.append))
+    pace = Pace(rate=0.01, most=1)
+    assert actions.replay(Order(action="replay", selection=DEAD, warrant=WARRANT, pace=pace)) == 1
+    assert actions.discard(Order(action="discard", selection=one(held[1]), warrant=WARRANT, pace=pace)).at_once == 1
+    assert pauses == []
+
+
+def test_whoever_asked_may_end_an_action_while_it_waits(transport, operator):
+    class Ended(Exception):
+        pass
+
+    def end(_):
+        raise Ended
+
+    dead(transport, 3)
+    with pytest.raises(Ended):
+        operator.replay(DEAD, WARRANT, Pace(rate=0.01, pause=end))
+    assert counts(transport)[:3] == (1, 0, 2)
 
 
 def test_what_dies_again_while_a_replay_goes_on_is_not_replayed_twice(transport, operator):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
 from towpath.cli.changing import changes
-from towpath.cli.interrupts import Interrupted
+from towpath.cli.interrupts import Interrupted, Interrupts
 from towpath.cli.main import build_app
 from towpath.cli.where import age, chosen, selected
 from towpath.errors import DeliveryNotFound, InvalidSelection, SubscriptionNotFound
@@ -263,6 +263,19 @@ def test_a_second_signal_ends_it_within_the_batch():
     assert made == ["first"]
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_signal_does_not_wait_for_the_pause_of_a_rate():
+    paused = []
+
+    def sleep(seconds):
+        paused.append(seconds)
+        interrupts.receive(signal.SIGTERM)
+
+    interrupts = Interrupts(sleep)
+    with pytest.raises(Interrupted) as ended, interrupts.step():
+        interrupts.pause(1_000)
+    assert (ended.value.code, paused) == (143, [1_000])
 
 
 @pytest.mark.parametrize("rate", ["0", "inf", "nan"])

@@ -79,6 +79,14 @@ class Changes:
         self._live.advance(count)
         self._interrupts.between()
 
+    def pause(self, seconds: float) -> None:
+        """Wait before another batch. Raises ``Interrupted`` as soon as a signal comes."""
+        self._interrupts.pause(seconds)
+
+    def pace(self, pace: Pace) -> Pace:
+        """The same pace, followed by this."""
+        return replace(pace, changed=self.changed, pause=self.pause)
+
 
 @contextmanager
 def changes(*, as_json: bool, most: int | None = None) -> Iterator[Changes]:
@@ -100,7 +108,7 @@ def changes(*, as_json: bool, most: int | None = None) -> Iterator[Changes]:
 def change_all(asked: Asked, change: Callable[[Selection, Pace], int]) -> int:
     """Change each selection in turn, no more than the most that was asked for in all; answers how many."""
     with changes(as_json=asked.as_json, most=asked.pace.most) as made:
-        return _sum(asked, lambda selection, pace: change(selection, replace(pace, changed=made.changed)))
+        return _sum(asked, lambda selection, pace: change(selection, made.pace(pace)))
 
 
 def discard_all(operator: Operator, asked: Asked) -> None:

@@ -131,7 +131,7 @@ def purge(
     """
     by = warrant(actor, reason)
     with opened(transport, manifest, bindings) as open_transport, changes(as_json=as_json) as made:
-        count = open_transport.operator().purge(subscription, by, Pace(rate=rate, changed=made.changed))
+        count = open_transport.operator().purge(subscription, by, made.pace(Pace(rate=rate)))
     with telling(f"{count} dead letters are dropped"):
         if as_json:
             print_json({"discarded": count})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -32,7 +33,8 @@ class Interrupted(KeyboardInterrupt):
 class Interrupts:
     """Whether a signal came. Made by ``interruptible``."""
 
-    def __init__(self) -> None:
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._sleep = sleep
         self._received: int | None = None
         self._in_step = False
 
@@ -50,6 +52,15 @@ class Interrupts:
         finally:
             self._in_step = False
         self.between()
+
+    def pause(self, seconds: float) -> None:
+        """Wait within a step, with nothing half done: a signal ends it at once, and one that came before."""
+        in_step, self._in_step = self._in_step, False
+        try:
+            self.between()
+            self._sleep(seconds)
+        finally:
+            self._in_step = in_step
 
     def between(self) -> None:
         """Nothing is half done just now: raises ``Interrupted`` when a signal came."""
