@@ -31,6 +31,11 @@ class Step:
     act: Act | None = None
 
 
+def waits_for_change(code: int) -> bool:
+    """Whether a process that ended by itself with this exit code is not started anew before something changes."""
+    return code in _TOLD
+
+
 def on_change(control: Control) -> Step:
     """The code or the topology is another one: have handlers imported anew, after a drain."""
     if control.leaving:
@@ -50,7 +55,7 @@ def on_end(control: Control, code: int) -> Step:
         return Step(control=ended, act="leave")
     if control.stale:
         return Step(control=Control(running=True), act="start")
-    return Step(control=ended, act=None if code in _TOLD else "start_later")
+    return Step(control=ended, act=None if waits_for_change(code) else "start_later")
 
 
 def on_pause_over(control: Control) -> Step:

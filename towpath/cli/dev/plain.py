@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import asdict
 from typing import Final, Protocol
 
+from towpath.cli.dev.control import waits_for_change
 from towpath.cli.dev.happenings import (
     Changed,
     Counted,
@@ -102,8 +103,9 @@ def _words(told: Told) -> str:
             return text
         case Started(topology=topology, pid=pid):
             return f"{topology}: workers run, as process {pid}"
-        case Ended(sentence=sentence):
-            return f"error: {sentence}; waiting for a change" if sentence else "the workers have ended"
+        case Ended(code=code, sentence=sentence):
+            then = "waiting for a change" if waits_for_change(code) else "starting them again"
+            return f"error: {sentence}; {then}" if sentence else "the workers have ended"
         case Changed(paths=paths):
             return f"changed: {', '.join(paths)}"
         case TopologyApplied(applied=applied, warnings=warnings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from towpath.cli.dev.control import waits_for_change
 from towpath.cli.dev.happenings import (
     Changed,
     Counted,
@@ -73,8 +74,7 @@ def after(state: State, told: Told) -> State:
         case Counted(stats=stats, running=running):
             return replace(state, stats=stats, running=running)
         case Started(topology=topology):
-            trouble = None if state.failure else state.trouble  # what kept the workers from starting is mended
-            return replace(state, workers="serving", topology=topology, failure="", trouble=trouble)
+            return _started(state, topology)
         case Ended():
             return _ended(state, told)
         case Changed(paths=paths):
@@ -118,8 +118,19 @@ def _printed(state: State, text: str) -> State:
     return replace(state, printed=(*state.printed, text)[-_MOST_PRINTED:])
 
 
+def _started(state: State, topology: str) -> State:
+    """What kept the workers from starting is mended; what ended them, such as a handler, may do so again."""
+    serving = replace(state, workers="serving", topology=topology, failure="")
+    if not state.failure:
+        return serving
+    if state.workers == "starting":
+        return replace(serving, said=f"started again: {state.failure}")
+    return replace(serving, trouble=None)
+
+
 def _ended(state: State, ended: Ended) -> State:
-    stopped = replace(state, workers="stopped", failure=ended.sentence)
+    workers: Workers = "stopped" if waits_for_change(ended.code) else "starting"
+    stopped = replace(state, workers=workers, failure=ended.sentence)
     if not ended.traceback:
         return stopped
     return replace(stopped, trouble=Trouble(title=ended.sentence, traceback=ended.traceback))
