@@ -19,6 +19,7 @@ from bundling.stamp import read_stamp
 from bundling.target import Target, host_target, lambda_target
 from bundling.upload import make_store, read_place, upload
 from bundling.verify import Sqs, read_event, verify
+from towpath.cli.known import subscriptions_of_manifest
 from towpath.cli.output import JsonFlag, print_json, print_sentence, stderr, telling
 from towpath.manifest import Manifest
 
@@ -58,7 +59,12 @@ app = typer.Typer(
 def build_command(
     *,
     subscription: Annotated[
-        str, typer.Argument(metavar="SUBSCRIPTION", help="Its name, or '.' for one zip of all that Lambda hosts.")
+        str,
+        typer.Argument(
+            metavar="SUBSCRIPTION",
+            help="Its name, or '.' for one zip of all that Lambda hosts.",
+            autocompletion=subscriptions_of_manifest,
+        ),
     ],
     project: Annotated[Path, typer.Option(help="The folder with the handler and its dependencies file.")] = Path(),
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the zip.")] = Path("dist"),

@@ -71,7 +71,8 @@ class Dependencies:
         if self.project.requirements.suffix == ".txt":
             options += ["-r", self.project.requirements]
         try:
-            self._install(tree, *options)
+            what = "what is on no package index" if resolution.lock else f"what {self.project.requirements} names"
+            self._install(tree, what, *options)
         except UvFailed as error:
             raise explained(self.target, error) from error
 
@@ -111,16 +112,17 @@ class Dependencies:
             file = tree.with_name("pylock.toml")
             file.write_text(without(lock, missing), encoding="utf-8")
             try:
-                self._install(tree, *(["--dry-run"] if missing else []), "-r", file)
+                what = f"what {self.project.requirements} names"
+                self._install(tree, what, *(["--dry-run"] if missing else []), "-r", file)
             except UvFailed as error:
                 self._note_missing(error, missing, lock)
                 continue
             raise_all(list(missing.values()))
             return
 
-    def _install(self, tree: Path, *options: str | Path) -> None:
+    def _install(self, tree: Path, what: str, *options: str | Path) -> None:
         command = ("pip", "install", "--no-deps", "--target", tree, *for_target(self.target), *options)
-        self.uv.run(*command, purpose=f"install what {self.project.requirements} names")
+        self.uv.run(*command, purpose=f"install {what}")
 
     def _note_missing(self, error: UvFailed, missing: dict[str, WheelMissing], lock: str) -> None:
         """Add the package without a wheel that uv complains of to ``missing``. Raises all of them when it is known

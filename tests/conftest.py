@@ -20,7 +20,6 @@ from tests.servers.postgres import PostgresUnavailable, fresh_database, private_
 from tests.servers.real_aws import CHOICE_VARIABLE, RealAws, real_account
 from tests.servers.terraform import TerraformUnavailable, binary
 
-
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.pop("COLUMNS", None)  # which xdist sets to the width of its own terminal, for all that is tested too
 

@@ -33,7 +33,14 @@ def script(shell: str, environment: dict[str, str]) -> str:
 
 def test_bash_completes_commands_options_and_names_once_the_script_is_sourced(environment: dict[str, str]) -> None:
     lines = [script("bash", environment)]
-    for words in (["deliv"], ["dead-letters", ""], ["publish", "--res"], ["pause", "orders."], ["publish", ""]):
+    for words in (
+        ["deliv"],
+        ["dead-letters", ""],
+        ["publish", "--res"],
+        ["pause", "orders."],
+        ["work", "ord"],
+        ["publish", ""],
+    ):
         quoted = " ".join(f"'{word}'" for word in ("towpath", *words))
         lines.append(f"COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; COMPREPLY=()")
         lines.append(f"_towpath_completion {TOWPATH}; echo ${{COMPREPLY[@]}}")
@@ -42,6 +49,7 @@ def test_bash_completes_commands_options_and_names_once_the_script_is_sourced(en
         ["deliveries"],
         ["list", "export", "show", "replay", "discard", "purge"],
         ["--resume"],
+        ["orders.bill"],
         ["orders.bill"],
         ["orders.new"],
     ]

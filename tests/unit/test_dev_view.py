@@ -67,8 +67,8 @@ def state_after(*told: Told) -> State:
     return state
 
 
-def shown(state: State, height: int = 40) -> str:
-    console = Console(width=140, height=height, record=True, file=None, force_terminal=False, color_system=None)
+def shown(state: State, height: int = 40, width: int = 140) -> str:
+    console = Console(width=width, height=height, record=True, file=None, force_terminal=False, color_system=None)
     with console.capture() as captured:
         console.print(view(state, height))
     return captured.get()
@@ -102,6 +102,16 @@ def test_it_fits_the_screen_however_much_there_is(height):
     assert "q quit" in text
 
 
+def test_on_a_narrow_screen_only_the_reason_is_cut_short():
+    state = state_after(Counted(stats=(stats(),)), moved(1, "completed"), moved(2, "retried", reason="no box " * 20))
+    narrow = [line.rstrip() for line in shown(state, width=80).splitlines()]
+    assert [line for line in narrow if "1-1" in line] == [
+        "12:34:56  1-1       orders.ship   1        completed  2 ms  k-1"
+    ]
+    assert [line[-1] for line in narrow if "2-1" in line] == ["…"]
+    assert narrow[-1].endswith("q quit")
+
+
 def test_the_last_traceback_is_hidden_and_shown_by_its_key():
     state = state_after(moved(1, "dead", TRACEBACK, "bad"), moved(2))
     assert "orders.ship 1-1, attempt 1: bad" in shown(state)
@@ -118,6 +128,14 @@ def test_what_keeps_the_workers_from_starting_is_shown_until_they_start():
     mended = shown(after(stopped, Started(topology="shop", pid=2)))
     assert "no module" not in mended
     assert "KeyError" not in mended
+
+
+def test_what_ended_the_workers_is_told_on_when_they_run_again():
+    ended = state_after(Ended(code=7, sentence="the workers ended with exit code 7", died=True))
+    assert "waiting for a change" not in shown(ended)
+    text = shown(after(ended, Started(topology="shop", pid=2)))
+    assert "workers run" in text
+    assert "started again: the workers ended with exit code 7" in text
 
 
 def test_a_handlers_traceback_outlives_a_start():

@@ -21,7 +21,7 @@ _UNITS: Final[Mapping[str, float]] = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 Ids: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(help="Ids of deliveries, or of messages for all deliveries of these.", metavar="[ID]..."),
+    typer.Argument(help="Ids of deliveries, or of messages for all deliveries of these.", metavar="ID"),
 ]
 Everything: TypeAlias = Annotated[bool, typer.Option("--all", help="All that meet the conditions of --where.")]
 Where: TypeAlias = Annotated[

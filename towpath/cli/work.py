@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from towpath.cli.endpoint import MetricsOption
+from towpath.cli.known import subscriptions_of_manifest
 from towpath.cli.link import Starter
 from towpath.cli.live import LiveLine
 from towpath.cli.logs import start_logging
@@ -40,7 +41,12 @@ _MOST_PROCESSES: Final = 1_000
 _LONGEST_SECONDS: Final = 30 * 86_400  # timers have an end
 
 Names: TypeAlias = Annotated[
-    list[str], typer.Argument(help="Subscriptions to serve; '*' serves all.", metavar="SUBSCRIPTION...")
+    list[str],
+    typer.Argument(
+        help="Subscriptions to serve; '*' serves all.",
+        metavar="SUBSCRIPTION",
+        autocompletion=subscriptions_of_manifest,
+    ),
 ]
 Concurrency: TypeAlias = Annotated[
     int, typer.Option("--concurrency", min=1, max=_MOST_THREADS, help="Threads for each subscription.")

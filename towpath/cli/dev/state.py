@@ -73,8 +73,7 @@ def after(state: State, told: Told) -> State:
         case Counted(stats=stats, running=running):
             return replace(state, stats=stats, running=running)
         case Started(topology=topology):
-            trouble = None if state.failure else state.trouble  # what kept the workers from starting is mended
-            return replace(state, workers="serving", topology=topology, failure="", trouble=trouble)
+            return _started(state, topology)
         case Ended():
             return _ended(state, told)
         case Changed(paths=paths):
@@ -116,6 +115,16 @@ def _logged(state: State, logged: Logged) -> State:
 
 def _printed(state: State, text: str) -> State:
     return replace(state, printed=(*state.printed, text)[-_MOST_PRINTED:])
+
+
+def _started(state: State, topology: str) -> State:
+    """What kept the workers from starting is mended; what ended them, such as a handler, may do so again."""
+    serving = replace(state, workers="serving", topology=topology, failure="")
+    if not state.failure:
+        return serving
+    if state.workers == "died":
+        return replace(serving, said=f"started again: {state.failure}")
+    return replace(serving, trouble=None)
 
 
 def _ended(state: State, ended: Ended) -> State:

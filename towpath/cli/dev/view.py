@@ -32,7 +32,7 @@ _WORKERS: Final[Mapping[Workers, str]] = {
     "stopped": "no workers: waiting for a change",
     "leaving": "draining; Ctrl-C aborts",
 }
-_KEYS: Final = "p pause or resume   r replay dead letters   e show or hide the traceback   q quit"
+_KEYS: Final = "p pause or resume   r replay dead letters   e show or hide traceback   q quit"  # 80 columns have room
 _RUNNING_SHOWN: Final = 5
 _PRINTED_SHOWN: Final = 5
 _FEWEST_ROWS: Final = 3
@@ -105,14 +105,19 @@ def _subscriptions(stats: tuple[SubscriptionStats, ...]) -> Table:
 
 def _deliveries(state: State, rows: int) -> Table:
     """The deliveries that are with workers, and below them those that moved last, the newest first."""
-    table = _table("time", "delivery", "subscription", "attempt", "state", "took", "key", "why")
+    table = _table("time", "delivery", "subscription", "attempt", "state", "took", "key")
+    table.add_column("why", min_width=3)  # where there is no room for all, rich takes it from what may be wrapped
     for entry in _shown_running(state):
-        table.add_row(*map(Text, _running(entry)), style="dim")
+        table.add_row(*map(_cell, _running(entry)), style="dim")
     for moved in state.moved[:rows]:
-        cells = [Text(_one_line(cell), no_wrap=True, overflow="ellipsis") for cell in _moved(moved)]
+        cells = [_cell(_one_line(cell)) for cell in _moved(moved)]
         cells[4].stylize(_COLOURS.get(moved.state, ""))
         table.add_row(*cells)
     return table
+
+
+def _cell(text: str) -> Text:
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def _shown_running(state: State) -> Sequence[DeliveryEntry]:
