@@ -28,9 +28,7 @@ def mismatches(shape: Any, data: Any, where: str = "$") -> Iterator[str]:
             yield from mismatches(shape[0], held, f"{where}[{number}]")
     elif isinstance(shape, dict):
         yield from _of_object(shape, data, where)
-    elif not any(_IS[kind](data) for kind in shape.split(" or ") if shape != "true or false") and not (
-        shape == "true or false" and isinstance(data, bool)
-    ):
+    elif not any(_IS[kind](data) for kind in shape.replace("true or false", "flag").split(" or ")):
         yield f"{where} is {data!r}, not {shape}"
 
 
@@ -55,6 +53,7 @@ def _is_time(data: Any) -> bool:
 
 _IS: dict[str, Callable[[Any], bool]] = {
     "any": lambda _: True,
+    "flag": lambda data: isinstance(data, bool),
     "text": lambda data: isinstance(data, str),
     "whole number": lambda data: isinstance(data, int) and not isinstance(data, bool),
     "number": lambda data: isinstance(data, int | float) and not isinstance(data, bool),
