@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from towpath.cli.main import build_app
 from towpath.cli.origin import Origin, UnknownOrigin, origin
-from towpath.cli.starting import Infrastructure, Payload, Start, name_problem, project_files
+from towpath.cli.starting import Infrastructure, Payload, Start, name_problem, project_files, write_project
 from towpath.topology import load_topology
 
 ROOT = Path(__file__).parents[2]
@@ -226,6 +226,25 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: py
     done = init("shop")
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
     assert "error: shop/.gitignore cannot be written" in done.stderr
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_project_is_made_whole_or_not_at_all(tmp_path: Path, fault: BaseException) -> None:
+    class Interrupted(dict[str, str]):
+        def items(self) -> Any:
+            yield from super().items()
+            raise fault
+
+    (tmp_path / "shop/there").mkdir(parents=True)
+    texts = {"a.py": "1", "new/deep/b.py": "2", "there/c.py": "3"}
+    with pytest.raises(type(fault)):
+        write_project(tmp_path / "shop", Interrupted(texts))
+    assert [path.name for path in (tmp_path / "shop").rglob("*")] == ["there"]
+    with pytest.raises(NotADirectoryError, match="there"):
+        write_project(tmp_path / "shop", texts | {"there/c.py/d.py": "4"})
+    assert [path.name for path in (tmp_path / "shop").rglob("*")] == ["there"]
+    write_project(tmp_path / "shop", texts)
+    assert len([*(tmp_path / "shop").rglob("*.py")]) == 3
 
 
 def test_a_bad_name_is_wrong_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

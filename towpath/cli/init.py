@@ -13,7 +13,7 @@ import typer
 
 from towpath.cli.origin import origin
 from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, telling
-from towpath.cli.starting import MODULE, Start, name_problem, present, project_files
+from towpath.cli.starting import MODULE, Start, name_problem, present, project_files, write_project
 from towpath.topology.models import Runtime
 
 _NEXT: Final = ("make test", "make demo", "make dev", "make bundle", "make synth")
@@ -90,15 +90,11 @@ def _python() -> str:
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:
-    for path, text in texts.items():
-        file = folder / path
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("x", encoding="utf-8") as new:
-                new.write(text)
-        except OSError as error:
-            print_failure(f"{file} cannot be written: {error.strerror}")
-            raise typer.Exit(1) from error
+    try:
+        write_project(folder, texts)
+    except OSError as error:
+        print_failure(f"{error.filename} cannot be written: {error.strerror}; nothing of the project is left")
+        raise typer.Exit(1) from error
 
 
 def _tell(folder: Path, start: Start, paths: Sequence[str], *, as_json: bool) -> None:

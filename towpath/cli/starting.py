@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -99,3 +100,32 @@ def _words(start: Start) -> Mapping[str, str]:
 def present(folder: Path, paths: Mapping[str, str]) -> list[str]:
     """Those of ``paths`` at which ``folder`` holds something already."""
     return [path for path in paths if (folder / path).exists() or (folder / path).is_symlink()]
+
+
+def write_project(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write all of ``texts`` or none: what was made is removed again when one cannot be written, or a signal comes.
+
+    Raises ``OSError``, with the file's name.
+    """
+    with ExitStack() as undone:
+        for path, text in texts.items():
+            file = folder / path
+            try:
+                _write(file, text, undone)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(file)) from error
+        undone.pop_all()
+
+
+def _write(file: Path, text: str, undone: ExitStack) -> None:
+    for missing in reversed([above for above in file.parents if not above.exists()]):
+        missing.mkdir()
+        undone.callback(_without_fault, missing.rmdir)
+    with file.open("x", encoding="utf-8") as new:
+        undone.callback(_without_fault, file.unlink)
+        new.write(text)
+
+
+def _without_fault(remove: Callable[[], None]) -> None:
+    with suppress(OSError):
+        remove()
