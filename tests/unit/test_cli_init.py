@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from towpath.cli.main import build_app
 from towpath.cli.origin import Origin, UnknownOrigin, origin
-from towpath.cli.starting import Infrastructure, Payload, Start, name_problem, project_files, write_project
+from towpath.cli.starting import Infrastructure, Payload, Start, name_problem, needed_by, project_files, write_project
 from towpath.topology import load_topology
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +113,22 @@ def clone(tmp_path: Path) -> Path:
 
 def sources(found: Origin) -> Any:
     return tomllib.loads(found.sources)["tool"]["uv"]["sources"]["towpath"]
+
+
+def test_a_project_cannot_have_the_name_of_what_towpath_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = {
+        "towpath": ['SQLAlchemy[x]>=2; extra == "local"', "towpath[local]"],
+        "sqlalchemy": ["typing_extensions>=4.6", 'mypy; extra == "mypy"'],
+        "typing-extensions": ["sqlalchemy"],
+    }
+    needed = needed_by("towpath", lambda name: packages.get(name, []))
+    assert needed == {"sqlalchemy", "typing-extensions"}
+    assert name_problem("sqlalchemy", needed) == (
+        "'sqlalchemy' is a package that the project depends on: take another name"
+    )
+    assert name_problem("mypy", needed) is None
+    monkeypatch.chdir(tmp_path)
+    assert init("botocore").exit_code == 2
 
 
 def test_from_an_index_it_is_pinned(tmp_path: Path) -> None:

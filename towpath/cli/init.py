@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias, get_args
 
@@ -13,7 +13,7 @@ import typer
 
 from towpath.cli.origin import origin
 from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, telling
-from towpath.cli.starting import MODULE, Start, name_problem, present, project_files, write_project
+from towpath.cli.starting import MODULE, Start, name_problem, needed_by, present, project_files, write_project
 from towpath.topology.models import Runtime
 
 _NEXT: Final = ("make test", "make demo", "make dev", "make bundle", "make synth")
@@ -64,7 +64,7 @@ def init(
 
     Example: towpath init shop --infrastructure cdk --payload json
     """
-    if (problem := name_problem(name)) is not None:
+    if (problem := name_problem(name, needed_by("towpath", _requires))) is not None:
         raise typer.BadParameter(problem, param_hint="NAME")
     folder = Path(name)
     start = Start(
@@ -80,6 +80,13 @@ def init(
         raise typer.Exit(1)
     _write(folder, texts)
     _tell(folder, start, sorted(texts), as_json=as_json)
+
+
+def _requires(package: str) -> list[str]:
+    try:
+        return requires(package) or []
+    except PackageNotFoundError:
+        return []
 
 
 def _python() -> str:
