@@ -131,8 +131,11 @@ def upgrade_command(label: str) -> str:
 
 def _parsed(url: str) -> URL:
     try:
-        return sa.make_url(url)
+        parsed = sa.make_url(url)
     except (ArgumentError, ValueError) as error:  # ValueError: a port that is no number
         raise UnknownTransport(
             "the URL of the database cannot be read; it looks like sqlite:///dev.db or postgresql://user@host/name"
         ) from error
+    if "@" in (parsed.host or ""):  # the rest of a password, which would be shown as the host's name
+        raise UnknownTransport("the URL of the database has two @; one in its password is written %40")
+    return parsed

@@ -46,6 +46,7 @@ TOPOLOGY = on_database({"documents": {}}, {"convert": {"topic": "documents"}})
         ("postgresql://u:secret@h/d?ssl=on", 'cannot be used: invalid connection option "ssl"; a PostgreSQL URL takes'),
         ("postgresql://u:secret@h/d?connect_timeout=soon", "bad value for connect_timeout: 'soon'"),
         ("postgresql://u:secret@h/d?port=five", "non-integer port"),
+        ("postgresql://u:pass@secret@h/d", "two @; one in its password is written %40"),
         ("postgresql:nonsense", "the URL of the database cannot be read"),
     ],
 )

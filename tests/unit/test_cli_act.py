@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from tests.servers.topologies import on_database
 from towpath import NewMessage, connect
+from towpath.cli.again import command_again
 from towpath.cli.changing import changes
 from towpath.cli.interrupts import Interrupted, Interrupts
 from towpath.cli.main import build_app
@@ -94,6 +96,23 @@ def test_what_is_no_condition_is_wrong_use(run, wrong, told):
     result = run("deliveries", "list", "--where", wrong)
     assert result.exit_code == 2
     assert told in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_what_is_no_text_is_wrong_use(run):
+    for call in (("deliveries", "list", "--where", "key=\udcff"), ("audit", "--about", "\udcff")):
+        result = run(*call)
+        assert (result.exit_code, "is no text: '\\udcff' holds what is not UTF-8" in result.stderr) == (2, True)
+
+
+def test_a_list_has_a_longest_length(run):
+    for call in (("deliveries", "list"), ("dead-letters", "list"), ("audit",), ("partitions", "bill")):
+        assert run(*call, "--limit", "9223372036854775807").exit_code == 2
+    assert run("audit", "--limit", "1000000").exit_code == 0
+
+
+def test_the_command_that_goes_on_has_its_options_where_they_are_read(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["towpath", "publish", "--from-line", "2", "--", "orders", "-"])
+    assert command_again("--from-line", "5", without="--from-line") == "towpath publish --from-line 5 -- orders -"
 
 
 def test_a_condition_given_twice_is_wrong_use(run):

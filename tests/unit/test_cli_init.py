@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from towpath.cli.main import build_app
 from towpath.cli.origin import Origin, UnknownOrigin, origin
-from towpath.cli.starting import Infrastructure, Payload, Start, name_problem, project_files
+from towpath.cli.starting import Infrastructure, Payload, Start, name_problem, needed_by, project_files, write_project
 from towpath.topology import load_topology
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +113,22 @@ def clone(tmp_path: Path) -> Path:
 
 def sources(found: Origin) -> Any:
     return tomllib.loads(found.sources)["tool"]["uv"]["sources"]["towpath"]
+
+
+def test_a_project_cannot_have_the_name_of_what_towpath_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = {
+        "towpath": ['SQLAlchemy[x]>=2; extra == "local"', "towpath[local]"],
+        "sqlalchemy": ["typing_extensions>=4.6", 'mypy; extra == "mypy"'],
+        "typing-extensions": ["sqlalchemy"],
+    }
+    needed = needed_by("towpath", lambda name: packages.get(name, []))
+    assert needed == {"sqlalchemy", "typing-extensions"}
+    assert name_problem("sqlalchemy", needed) == (
+        "'sqlalchemy' is a package that the project depends on: take another name"
+    )
+    assert name_problem("mypy", needed) is None
+    monkeypatch.chdir(tmp_path)
+    assert init("botocore").exit_code == 2
 
 
 def test_from_an_index_it_is_pinned(tmp_path: Path) -> None:
@@ -226,6 +242,25 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: py
     done = init("shop")
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
     assert "error: shop/.gitignore cannot be written" in done.stderr
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_project_is_made_whole_or_not_at_all(tmp_path: Path, fault: BaseException) -> None:
+    class Interrupted(dict[str, str]):
+        def items(self) -> Any:
+            yield from super().items()
+            raise fault
+
+    (tmp_path / "shop/there").mkdir(parents=True)
+    texts = {"a.py": "1", "new/deep/b.py": "2", "there/c.py": "3"}
+    with pytest.raises(type(fault)):
+        write_project(tmp_path / "shop", Interrupted(texts))
+    assert [path.name for path in (tmp_path / "shop").rglob("*")] == ["there"]
+    with pytest.raises(NotADirectoryError, match="there"):
+        write_project(tmp_path / "shop", texts | {"there/c.py/d.py": "4"})
+    assert [path.name for path in (tmp_path / "shop").rglob("*")] == ["there"]
+    write_project(tmp_path / "shop", texts)
+    assert len([*(tmp_path / "shop").rglob("*.py")]) == 3
 
 
 def test_a_bad_name_is_wrong_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

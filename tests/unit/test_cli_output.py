@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from towpath.cli.output import print_failure, print_json, print_sentence, print_table
+from towpath.cli.output import print_failure, print_json, print_sentence, print_table, print_warning
 
 ODD = ["[red]", "[/]", "a\\", "value:x:1", ":smile:", "[link=x]", "{}", "ä😀", "1,234"]
 
@@ -85,3 +85,16 @@ def test_nothing_is_coloured_where_no_terminal_is(capsys):
     print_table(["a"], [["b"]])
     printed = capsys.readouterr()
     assert "\x1b" not in printed.out + printed.err
+
+
+def test_failures_and_warnings_give_the_terminal_no_commands(capsys):
+    for tell in (print_failure, print_warning):
+        tell("a\x1b]0;title\x07b\x9b31mc\nd")
+        assert capsys.readouterr().err.endswith(": a\\x1b]0;title\\x07b\\x9b31mc\nd\n")
+
+
+def test_json_gives_the_terminal_no_commands_and_stays_the_same(capsys):
+    print_json({"a": "\x1b[31m\x9b31m\x7f é"})
+    out = capsys.readouterr().out
+    assert out.splitlines()[1] == '  "a": "\\u001b[31m\\u009b31m\\u007f é"'
+    assert json.loads(out) == {"a": "\x1b[31m\x9b31m\x7f é"}

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import os
 import shutil
 import sys
+import warnings
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -309,6 +311,7 @@ def test_neither_the_answer_nor_the_log_shows_a_payload(caplog):
         ({"max_attempts": 0}, "attempt 1 of 0 cannot be"),
         ({"abort_after": 2}, "say which abort"),
         ({"abort": "shutdown", "abort_after": -1}, "abort_after=-1"),
+        ({"abort": "shut-down"}, "'shut-down' is no abort; there are cancelled, lease_lost"),
         ({"abort": "max_processing"}, "has no max_processing_seconds"),
         ({"message": object()}, "InvalidPayload"),
         ({"message": NewMessage(partition_key="")}, "InvalidPartitionKey"),
@@ -432,9 +435,26 @@ def test_the_time_of_a_database_server_is_its_own():
 
 
 def test_time_moves_on_only():
-    for seconds in (-1, float("nan")):
+    for seconds in (-1, float("nan"), float("inf"), 1e300):
         with pytest.raises(ValueError, match="time moves on only"):
             LocalClock().advance(seconds)
+
+
+def forks(message: Message, context: Context):
+    with warnings.catch_warnings(action="ignore"):  # that this process has threads
+        copy = os.fork()
+    if copy == 0:
+        sys.exit(0)
+    return DeadLetter(str(os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])))
+
+
+def test_a_copy_of_the_process_that_a_handler_forked_runs_no_other_test():
+    assert deliver(forks).reason == "70"
+
+
+def test_there_is_something_to_work_off(database):
+    with pytest.raises(ValueError, match=r"most=\.\.\.\) takes 1 or more, not 0"):
+        work_off(database, most=0)
 
 
 def test_a_worker_tells_of_what_waits_why_it_does(database):

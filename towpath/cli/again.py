@@ -15,4 +15,5 @@ def command_again(*more: str, without: str | None = None) -> str:
         at = words.index(without)
         del words[at : at + 2]
     words = [word for word in words if without is None or not word.startswith(f"{without}=")]
-    return shlex.join(["towpath", *words, *more])
+    at = words.index("--") if "--" in words else len(words)  # behind that, nothing is an option
+    return shlex.join(["towpath", *words[:at], *more, *words[at:]])

@@ -12,6 +12,7 @@ from towpath.cli.choices import Cursor, Rows
 from towpath.cli.entries import print_rest
 from towpath.cli.options import BindingsOption, ManifestOption, TransportOption, opened
 from towpath.cli.output import JsonFlag, print_json, print_table
+from towpath.cli.where import written
 from towpath.message import JsonValue, format_time
 from towpath.operating import AuditEntry
 
@@ -37,6 +38,8 @@ def audit(
 
     Example: towpath audit --about 17-3
     """
+    if about is not None:
+        written(about, "--about")
     with opened(transport, manifest, bindings) as open_transport:
         page = open_transport.operator().audit(limit, cursor, about)
     if as_json:

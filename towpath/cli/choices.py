@@ -26,9 +26,10 @@ Rate: TypeAlias = Annotated[
     typer.Option("--rate", min=0.01, max=1_000_000, help="Change at most so many a second.", show_default=False),
 ]
 Most: TypeAlias = Annotated[
-    int | None, typer.Option("--limit", min=1, help="Change at most so many.", show_default=False)
+    int | None,
+    typer.Option("--limit", min=1, max=2**63 - 1, help="Change at most so many.", show_default=False),
 ]
-Rows: TypeAlias = Annotated[int, typer.Option("--limit", min=1, help="Show at most so many.")]
+Rows: TypeAlias = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Show at most so many.")]
 Cursor: TypeAlias = Annotated[
     str | None, typer.Option("--cursor", help="Go on where another list ended.", show_default=False)
 ]

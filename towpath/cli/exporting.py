@@ -16,7 +16,7 @@ from towpath.cli.again import command_again
 from towpath.cli.entries import entry_json
 from towpath.cli.holding import held
 from towpath.cli.interrupts import Interrupted, Interrupts, interruptible
-from towpath.cli.output import CannotPrint, print_document, write_whole
+from towpath.cli.output import CannotPrint, as_json, print_document, write_whole
 from towpath.cli.progress import progress
 from towpath.errors import TowpathError
 from towpath.operating import DeliveryEntry, Operator, Page, Selection
@@ -136,7 +136,7 @@ class Export:
                 live.advance(len(page))
 
     def _write(self, page: Page[DeliveryEntry], file: BinaryIO | None) -> None:
-        text = "".join(f"{json.dumps(entry_json(entry), ensure_ascii=False)}\n" for entry in page)
+        text = "".join(f"{as_json(entry_json(entry))}\n" for entry in page)
         encoded = text.encode(errors="surrogatepass")
         if file is None:
             print_document(text)

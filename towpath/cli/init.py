@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias, get_args
 
@@ -13,7 +13,7 @@ import typer
 
 from towpath.cli.origin import origin
 from towpath.cli.output import JsonFlag, print_failure, print_json, print_sentence, telling
-from towpath.cli.starting import MODULE, Start, name_problem, present, project_files
+from towpath.cli.starting import MODULE, Start, name_problem, needed_by, present, project_files, write_project
 from towpath.topology.models import Runtime
 
 _NEXT: Final = ("make test", "make demo", "make dev", "make bundle", "make synth")
@@ -64,7 +64,7 @@ def init(
 
     Example: towpath init shop --infrastructure cdk --payload json
     """
-    if (problem := name_problem(name)) is not None:
+    if (problem := name_problem(name, needed_by("towpath", _requires))) is not None:
         raise typer.BadParameter(problem, param_hint="NAME")
     folder = Path(name)
     start = Start(
@@ -82,6 +82,13 @@ def init(
     _tell(folder, start, sorted(texts), as_json=as_json)
 
 
+def _requires(package: str) -> list[str]:
+    try:
+        return requires(package) or []
+    except PackageNotFoundError:
+        return []
+
+
 def _python() -> str:
     """The Python of the project's function: this one's minor version, where Lambda has it."""
     here = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -90,15 +97,11 @@ def _python() -> str:
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:
-    for path, text in texts.items():
-        file = folder / path
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("x", encoding="utf-8") as new:
-                new.write(text)
-        except OSError as error:
-            print_failure(f"{file} cannot be written: {error.strerror}")
-            raise typer.Exit(1) from error
+    try:
+        write_project(folder, texts)
+    except OSError as error:
+        print_failure(f"{error.filename} cannot be written: {error.strerror}; nothing of the project is left")
+        raise typer.Exit(1) from error
 
 
 def _tell(folder: Path, start: Start, paths: Sequence[str], *, as_json: bool) -> None:

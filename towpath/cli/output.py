@@ -25,6 +25,9 @@ _ANY_WIDTH: Final = 1_000_000  # a pipe has no width: names stay whole for grep
 # A terminal obeys these, and a handler's error can hold what somebody sent: shown as escapes, all but the tab.
 CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(9), *range(10, 32), *range(127, 160))}
 
+_IN_LINES: Final = {code: shown for code, shown in CONTROLS.items() if code != ord("\n")}
+_IN_JSON: Final = {code: f"\\u{code:04x}" for code in range(127, 160)}  # JSON itself escapes the others
+
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -112,7 +115,12 @@ def telling(done: str) -> Iterator[None]:
 
 def print_json(data: JsonValue) -> None:
     """One JSON document on standard output."""
-    print_document(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    print_document(f"{as_json(data, indent=2)}\n")
+
+
+def as_json(data: JsonValue, *, indent: int | None = None) -> str:
+    """``data`` as JSON, with nothing in it that a terminal would obey."""
+    return json.dumps(data, indent=indent, ensure_ascii=False).translate(_IN_JSON)
 
 
 def print_document(text: str) -> None:
@@ -186,10 +194,13 @@ def write_whole(path: Path, text: str, *, durably: bool = False) -> None:
 
 
 def print_failure(sentence: str, to: Console | None = None) -> None:
-    """What went wrong, on standard error; ``to`` is the console of what is shown there just now."""
-    (to or stderr()).print(Text.assemble(("error:", "bold red"), " ", sentence), soft_wrap=True)
+    """What went wrong, on standard error; ``to`` is the console of what is shown there just now.
+
+    A failure can quote what somebody sent, or a file that anybody wrote: never as commands to the terminal.
+    """
+    (to or stderr()).print(Text.assemble(("error:", "bold red"), " ", sentence.translate(_IN_LINES)), soft_wrap=True)
 
 
 def print_warning(sentence: str) -> None:
     """What is allowed and probably not wanted, on standard error."""
-    stderr().print(Text.assemble(("warning:", "bold yellow"), " ", sentence), soft_wrap=True)
+    stderr().print(Text.assemble(("warning:", "bold yellow"), " ", sentence.translate(_IN_LINES)), soft_wrap=True)

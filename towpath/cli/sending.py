@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Final, Protocol
 
 from towpath.cli.given import Numbered
 from towpath.cli.interrupts import Interrupts
-from towpath.cli.output import CannotPrint, print_document
+from towpath.cli.output import CannotPrint, as_json, print_document
 from towpath.cli.progress import Progress
 from towpath.errors import TowpathError
 from towpath.message import JsonValue, PublishResult
@@ -78,7 +77,7 @@ class Results:
     def add(self, results: Sequence[PublishResult]) -> None:
         """Print these."""
         if results:
-            self._print(",\n".join(f"  {json.dumps(_as_json(one), ensure_ascii=False)}" for one in results))
+            self._print(",\n".join(f"  {as_json(_as_json(one))}" for one in results))
 
     def end(self) -> None:
         """Print the end. Raises what printing met, now or before."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -18,7 +19,8 @@ Infrastructure = Literal["terraform", "cdk"]
 Payload = Literal["model", "json"]
 
 _PROJECT_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
-_TAKEN: Final = ("aws-cdk-lib", "pydantic", "pytest", "towpath")  # a project cannot depend on its own name
+_TAKEN: Final = frozenset({"aws-cdk-lib", "pydantic", "pytest", "towpath"})  # none can depend on its own name
+_REQUIRED: Final = re.compile(r"[A-Za-z0-9._-]+")
 # Under their own names git and the linters would obey the templates here.
 _NAMES: Final[Mapping[str, str]] = {"gitignore": ".gitignore", "pyproject": "pyproject.toml"}
 _TOKEN: Final = re.compile(r"__([A-Z]+)__")
@@ -50,11 +52,32 @@ class Start:
     python: str
 
 
-def name_problem(name: str) -> str | None:
-    """Why no project can have this ``name``, which begins the names of its resources too; ``None`` when one can."""
+def name_problem(name: str, needed: Collection[str] = ()) -> str | None:
+    """Why no project can have this ``name``, which begins the names of its resources too; ``None`` when one can.
+
+    ``needed`` are packages that Towpath needs.
+    """
     if not (is_prefix_name(name) and _PROJECT_NAME.fullmatch(name)):
         return f"{name!r} is no name for a project: take 1 to 20 of a-z, 0-9 and -, without a - at either end"
-    return f"{name!r} is a package that the project depends on: take another name" if name in _TAKEN else None
+    return (
+        f"{name!r} is a package that the project depends on: take another name" if name in {*_TAKEN, *needed} else None
+    )
+
+
+def needed_by(package: str, requires: Callable[[str], Sequence[str]]) -> set[str]:
+    """The packages that ``package`` needs with any of its extras, and what these need in turn.
+
+    ``requires`` answers requirements as metadata has them, none for a package that is not there.
+    """
+    found: set[str] = set()
+    waiting = [*requires(package)]
+    while waiting:
+        named = _REQUIRED.match(waiting.pop())
+        name = re.sub(r"[-_.]+", "-", named[0]).lower() if named is not None else package
+        if name not in (package, *found):
+            found.add(name)
+            waiting += [one for one in requires(name) if "extra ==" not in one]
+    return found
 
 
 def project_files(start: Start) -> dict[str, str]:
@@ -99,3 +122,32 @@ def _words(start: Start) -> Mapping[str, str]:
 def present(folder: Path, paths: Mapping[str, str]) -> list[str]:
     """Those of ``paths`` at which ``folder`` holds something already."""
     return [path for path in paths if (folder / path).exists() or (folder / path).is_symlink()]
+
+
+def write_project(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write all of ``texts`` or none: what was made is removed again when one cannot be written, or a signal comes.
+
+    Raises ``OSError``, with the file's name.
+    """
+    with ExitStack() as undone:
+        for path, text in texts.items():
+            file = folder / path
+            try:
+                _write(file, text, undone)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(file)) from error
+        undone.pop_all()
+
+
+def _write(file: Path, text: str, undone: ExitStack) -> None:
+    for missing in reversed([above for above in file.parents if not above.exists()]):
+        missing.mkdir()
+        undone.callback(_without_fault, missing.rmdir)
+    with file.open("x", encoding="utf-8") as new:
+        undone.callback(_without_fault, file.unlink)
+        new.write(text)
+
+
+def _without_fault(remove: Callable[[], None]) -> None:
+    with suppress(OSError):
+        remove()

@@ -46,11 +46,19 @@ def selected(where: Sequence[str] | None) -> Selection:
             )
         if not equals or not value:
             raise typer.BadParameter(f"--where {name} needs a value: {name}=...")
+        written(value, f"--where {name}")
         if name in named:
             raise typer.BadParameter(f"--where {name} is given twice; give each condition once")
         named.add(name)
         selection = _CONDITIONS[name](selection, value)
     return selection
+
+
+def written(text: str, option: str) -> str:
+    """The same text. Raises ``typer.BadParameter`` for bytes that are none, which a command line can hold."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise typer.BadParameter(f"{option} is no text: {text!r} holds what is not UTF-8")
+    return text
 
 
 def chosen(ids: Sequence[str] | None, where: Sequence[str] | None, *, everything: bool) -> list[Selection]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_LONGEST: Final = 1_000 * 366 * 86_400.0  # seconds
 
 
 class LocalClock:
@@ -13,9 +16,11 @@ class LocalClock:
         self._moved = 0.0
 
     def advance(self, seconds: float) -> None:
-        """Move time on. Raises ``ValueError`` for less than nothing: what is due stays due."""
-        if not seconds >= 0:
-            raise ValueError(f"time moves on only: advance(seconds) takes 0 or more, not {seconds!r}")
+        """Move time on. Raises ``ValueError`` for less than nothing, since what is due stays due, and for more than a
+        date can hold.
+        """
+        if not 0 <= seconds <= _LONGEST - self._moved:
+            raise ValueError(f"time moves on only, and not for ever: advance(seconds) takes 0 or more, not {seconds!r}")
         self._moved += seconds
 
     def seconds(self) -> float:

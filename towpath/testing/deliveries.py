@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, assert_never
+from typing import Any, Final, Literal, assert_never, get_args
 
 from towpath import limits, payload
 from towpath.context import AbortSignal, Progress, Publish
@@ -43,6 +43,7 @@ DeliveredState = Literal["completed", "retried", "dead", "discarded", "released"
 
 _LOCAL: Final = SubscriptionPolicy(subscription="local", topic="local", handler=None)
 _LONGEST: Final = math.nextafter(1, 0)  # as a draw, it gives the longest of a back-off's delays
+_COPY_CODE: Final = 70  # of a process that the handler forked and returned in, as a worker ends it
 _STATES: Final[dict[type[Decision], DeliveredState]] = {
     Completion: "completed",
     Retrial: "retried",
@@ -107,6 +108,8 @@ def deliver(  # noqa: PLR0913 - each is a fact of the delivery that a test state
 
     What the handler publishes is checked against the contract and answered ``accepted``, or goes to ``publish``.
 
+    A copy of this process that the handler forked and returned in is ended: it would run the other tests again.
+
     Raises ``HandlerNotFound``; ``ValueError`` for a message that breaks the contract and for what cannot be, such as an
     attempt 0; and ``KeyboardInterrupt`` where the handler does, of all that it may raise.
     """
@@ -128,6 +131,8 @@ def _fault(policy: SubscriptionPolicy, attempt: int, abort: AbortReason | None, 
         return f"attempts are counted from 1: attempt {attempt} of {policy.max_attempts} cannot be"
     if abort_after < 0 or (abort is None and abort_after):
         return f"abort_after={abort_after} says how many heartbeats come before an abort; say which abort"
+    if abort is not None and abort not in get_args(AbortReason):
+        return f"{abort!r} is no abort; there are {', '.join(get_args(AbortReason))}"
     if abort == "max_processing" and policy.max_processing_seconds is None:
         return "nothing is aborted for max_processing where the policy has no max_processing_seconds"
     return None
@@ -173,7 +178,7 @@ class _Trial:
 
     def run(self, handler: Handler, delivery: Delivery) -> Delivered:
         """Have the delivery handled, and log the line that a worker logs."""
-        began = time.monotonic()
+        began, process = time.monotonic(), os.getpid()
         dispatcher = Dispatcher(
             policy=self._policy,
             handler=handler,
@@ -185,6 +190,8 @@ class _Trial:
         with AsyncLoop() as loop:
             control = Control(abort=self._signal, beat=self._beat, deadline=self._deadline(), run_async=loop.run)
             decision = self._settled(dispatcher.decide(delivery, control))
+        if os.getpid() != process:
+            os._exit(_COPY_CODE)
         result = LeaseLost() if isinstance(decision, Forfeit) else Settled(state=_stored(_STATES[type(decision)]))
         log = logging.getLogger("towpath.delivery")
         log_settled(log, decision, result, (time.monotonic() - began) * 1000)

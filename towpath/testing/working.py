@@ -38,9 +38,11 @@ def work_off(transport: Transport, *subscriptions: str, concurrency: int = 1, mo
     time on, and call again. Each subscription's deliveries are handled one after another, or ``concurrency`` at a time.
 
     Raises what the worker raises before its first claim (``SubscriptionNotFound``, ``HandlerNotFound``) and when the
-    transport does not answer; ``RuntimeError`` when ``most`` were handled and something is due still, as it is for
-    ever where a handler publishes to its own topic.
+    transport does not answer; ``ValueError`` for a ``most`` below 1; ``RuntimeError`` when ``most`` were handled and
+    something is due still, as it is for ever where a handler publishes to its own topic.
     """
+    if most < 1:
+        raise ValueError(f"work_off(most=...) takes 1 or more, not {most!r}")
     names, operator = list(subscriptions) or _served(transport), transport.operator()
     received, states = 0, dict[str, int]()
     while True:
