@@ -29,7 +29,8 @@ class Address:
         """Read ``aws://REGION?profile=..&role_arn=..&external_id=..``. Raises ``InvalidTransportUrl``."""
         parts = urlsplit(url)
         if not _REGION.fullmatch(parts.netloc) or parts.path not in ("", "/") or parts.fragment:
-            raise InvalidTransportUrl(f"{url!r} names no region of AWS; write {_FORM}")
+            shown = re.sub(r"(?<=://).*@", "***@", url)  # keys do not belong there, and are not shown
+            raise InvalidTransportUrl(f"{shown!r} names no region of AWS; write {_FORM}")
         pairs = parse_qsl(parts.query, keep_blank_values=True)
         given = dict(pairs)
         unknown = [name for name in given if name not in _KEYS]

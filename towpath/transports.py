@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -83,6 +84,7 @@ def connect(
 
 def _unknown(url: str, scheme: str) -> str:
     if "://" not in url:
-        return f"{url!r} is no transport URL; it looks like sqlite:///dev.db, postgresql://host/name or aws://region"
+        shown = re.sub(r".*@", "***@", url)  # it may be a URL that lost its beginning, with a password
+        return f"{shown!r} is no transport URL; it looks like sqlite:///dev.db, postgresql://host/name or aws://region"
     known = ", ".join(sorted(entry_points(group=_GROUP).names))
     return f"no transport serves {scheme}://; installed are: {known}"

@@ -176,7 +176,7 @@ def test_bulk_work_that_is_cut_off_is_simply_repeated(towpath, shop, command, nu
     assert 20 <= len(done) < 60
     if number == signal.SIGINT:
         assert (process.returncode, out) == (130, "")
-        told = f"warning: interrupted: {len(done)} deliveries are changed, and stay so; the same command goes on"
+        told = f"warning: interrupted: {len(done)} deliveries are changed; the same command goes on"
         assert err.startswith(told)
         assert err.count("\n") == 1
     assert len(shop.operator().dead_letters(None, 100)) == 60 - len(done)

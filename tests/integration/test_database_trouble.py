@@ -47,6 +47,8 @@ TOPOLOGY = on_database({"documents": {}}, {"convert": {"topic": "documents"}})
         ("postgresql://u:secret@h/d?connect_timeout=soon", "bad value for connect_timeout: 'soon'"),
         ("postgresql://u:secret@h/d?port=five", "non-integer port"),
         ("postgresql://u:pass@secret@h/d", "two @; one in its password is written %40"),
+        ("sqlite://u:secret@/dev.db", "a SQLite URL names a file, with three slashes"),
+        ("u:secret@host/name", r"'\*\*\*@host/name' is no transport URL"),
         ("postgresql:nonsense", "the URL of the database cannot be read"),
     ],
 )

@@ -40,6 +40,12 @@ def test_a_wrong_url_is_refused_with_the_repair(url: str, problem: str) -> None:
         Address.parse(url)
 
 
+def test_keys_in_a_wrong_url_are_not_shown() -> None:
+    with pytest.raises(InvalidTransportUrl) as refused:
+        Address.parse("aws://AKIAKEY:s3cr@et@eu-west-1")
+    assert str(refused.value).startswith("'aws://***@eu-west-1' names no region")
+
+
 def test_bindings_come_back_as_they_were_written(tmp_path: Path) -> None:
     bindings = Bindings(
         topics={"a.b": TopicBinding(arn="arn:aws:sns:eu-west-1:1:a", fifo=False)},

@@ -101,7 +101,7 @@ def changes(*, as_json: bool, most: int | None = None) -> Iterator[Changes]:
             with interrupts.step():
                 yield made
         except Interrupted as interrupt:
-            told = f"{many(made.total)} changed, and stay so; the same command goes on with the others"
+            told = f"{many(made.total)} changed; the same command goes on with the others"
             raise interrupt.saying(told) from interrupt
 
 
