@@ -48,11 +48,11 @@ test: setup cdk ## Run every test on SQLite, PostgreSQL, LocalStack and awslambd
 parts: setup ## Run the tests of single parts on real databases, LocalStack and processes
 	$(BIN)/pytest tests/integration
 
-behaviour: setup ## Run the behaviour suite and the tests of what users see
-	$(BIN)/pytest tests/conformance tests/acceptance
+behaviour: setup ## Run the behaviour suite
+	$(BIN)/pytest tests/conformance
 
-deployment: setup cdk ## Run the tests of Terraform, the CDK, the gate and the check of bindings
-	$(BIN)/pytest tests/deployment
+deployment: setup cdk ## Run the tests of Terraform, the CDK, the gate and the check of bindings, and of what users see
+	$(BIN)/pytest tests/deployment tests/acceptance
 
 test-infrastructure: setup cdk ## Deploy and remove more by Terraform and the CDK, on LocalStack (about 10 minutes, most of it waiting)
 	$(BIN)/pytest -m infrastructure tests/deployment
