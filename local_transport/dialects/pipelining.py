@@ -53,8 +53,11 @@ class Pipelined:
 
     def _sent(self, own: psycopg.Connection[tuple[Any, ...]], parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         own.autocommit = True
-        with own.pipeline():
-            own.execute(self._lock)
-            changed = own.execute(self._change, parameters)
+        try:
+            with own.pipeline():
+                own.execute(self._lock)
+                changed = own.execute(self._change, parameters)
+        except IndexError as error:  # psycopg's own, when a refused commit answers more than it has asked for
+            raise psycopg.OperationalError("the server refused the commit") from error
         own.autocommit = False
         return changed.fetchall()  # not before: the pipeline's end is the commit
