@@ -14,7 +14,7 @@ NOT_RUN = {
     ("docs/reference/testing.md", "text", ""): "signatures: docs/reference/generate.py writes them from the code",
     (
         "docs/how-to/scale-workers.md",
-        "sql",
+        "text",
         "SELECT claimable",
     ): "needs a role: test_scaler_role.py runs it",
     ("docs/how-to/scale-workers.md", "text", "max by"): "a rule for Prometheus, which is not here",
