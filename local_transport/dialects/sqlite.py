@@ -67,7 +67,9 @@ class Sqlite:
         if set(url.query) - {"synchronous", "wakeups"} or synchronous not in _SYNCHRONOUS:
             raise UnknownTransport("a SQLite URL takes no options but synchronous=FULL or NORMAL, and wakeups=off")
         if url.host or url.username:
-            raise UnknownTransport("a SQLite URL names a file, with three slashes, and neither host nor user: sqlite:///dev.db")
+            raise UnknownTransport(
+                "a SQLite URL names a file, with three slashes, and neither host nor user: sqlite:///dev.db"
+            )
         wakeups_are_on(url)  # what is wrong in it is said at once
         _check_file(url)
         engine = sa.create_engine(url.set(drivername="sqlite", query={}), hide_parameters=True)

@@ -259,9 +259,7 @@ def test_whoever_interrupts_is_told_what_stays_changed_once_the_batch_under_way_
             changing.changed(1_000)
             made.append("another batch")
 
-    with pytest.raises(
-        Interrupted, match="1,100 deliveries are changed; the same command goes on"
-    ) as ended:
+    with pytest.raises(Interrupted, match="1,100 deliveries are changed; the same command goes on") as ended:
         interrupted()
     assert made == ["the rest of the batch"]
     assert ended.value.code == 130
